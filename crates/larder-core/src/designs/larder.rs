@@ -10,6 +10,7 @@
 
 mod addresses;
 mod ages;
+mod blocks;
 mod checkpoint_room;
 mod class;
 mod content;
@@ -22,26 +23,26 @@ mod mapping;
 mod memory;
 mod persist;
 mod price;
+mod region;
 mod replacement;
+mod runs;
 mod sample;
 mod space;
 
 use crate::{
     design::{Design, DesignConfig, DesignStats, Lookup, Memory, Selective},
     history::Pages,
-    lba_index::{Addressed, LbaIndex},
     ledger::DIRTY_SHARE_BYTES_MAX,
     named::{CheckpointShares, NamedDesign, Over, OverWeus},
     pages::PageMap,
     slots::SlotTable,
     types::{SectorMap, SlotId},
 };
-use addresses::{Address, Kind};
+use addresses::{Address, Addresses, Kind};
 use ages::BINS;
 use checkpoint_room::CheckpointRoom;
 use class::CLASSES;
 use contents::Contents;
-use heat::Regions;
 use price::Rents;
 use sample::Sample;
 
@@ -79,17 +80,16 @@ const CHECKPOINT: CheckpointShares = CheckpointShares { mappings_per_chunk: 3, c
 const ENTRIES_SHARE: u64 = 4;
 /// Contents that are not stored, for each mapping, at most.
 const UNSTORED_SHARE: u64 = 1;
-/// Mappings for each region of addresses.
-const REGION_SHARE: u64 = 2;
+/// Regions of addresses for each mapping, at most: neighbours share one.
+const REGION_SHARE: u64 = 1;
 
 /// The design's state.
 pub struct Larder {
     config: DesignConfig,
-    index: LbaIndex<Address>,
+    index: Addresses,
     contents: Contents,
     slots: SlotTable,
     fragments: PageMap<SectorMap>,
-    regions: Regions,
     sample: Sample,
     rents: Rents,
     checkpoint_room: CheckpointRoom,
@@ -97,7 +97,6 @@ pub struct Larder {
     zeroes: u64,
     clean_zeroes: u64,
     zero_hand: usize,
-    belief_hand: usize,
     /// Bytes of a slot, as far as records have shown.
     slot_bytes: u64,
     /// Bytes of the records that were stored.
@@ -119,11 +118,10 @@ impl Larder {
     /// Creates an empty cache.
     pub fn new(config: DesignConfig) -> Self {
         Larder {
-            index: LbaIndex::new(config.mappings_max),
+            index: Addresses::new(),
             contents: Contents::new(config.slot_count),
             slots: SlotTable::new(config.slot_count),
             fragments: PageMap::default(),
-            regions: Regions::new((config.mappings_max / REGION_SHARE) as usize),
             sample: Sample::new(config.mappings_max),
             rents: Rents::default(),
             checkpoint_room: CheckpointRoom::new(&config),
@@ -131,7 +129,6 @@ impl Larder {
             zeroes: 0,
             clean_zeroes: 0,
             zero_hand: 0,
-            belief_hand: 0,
             slot_bytes: 1,
             written: 0,
             refused: 0,
@@ -154,29 +151,16 @@ impl Larder {
     /// Returns whether an entry is a mapping, and no belief.
     #[inline]
     fn is_live(contents: &Contents, entry: &Address) -> bool {
-        entry.content().is_none_or(|id| {
-            let content = contents.get(id);
-            content.is_stored() && content.storings() == entry.storings()
-        })
-    }
-
-    /// Returns the slot that a mapping leads to.
-    #[inline]
-    fn slot_of_entry(contents: &Contents, entry: &Address) -> Option<SlotId> {
-        let content = contents.get(entry.content()?);
-        (content.storings() == entry.storings()).then(|| content.slot()).flatten()
+        entry.content().is_none_or(|id| contents.is_stored(id))
     }
 
     #[inline]
     fn interpret(&self, entry: &Address) -> Option<Lookup> {
         let Some(id) = entry.content() else { return Some(Lookup::Zero) };
-        let content = self.contents.get(id);
-        let place = self.contents.place(id).filter(|_| content.storings() == entry.storings())?;
-        Some(match entry.kind() {
-            Kind::Fragment => {
-                Lookup::Fragment { place, sectors: self.fragments.get(entry.lba().0).unwrap_or_default() }
-            }
-            _ => Lookup::Chunk { place, duplicate: !content.is_of(entry.lba()) },
+        let (place, record) = self.contents.place_and_record(id)?;
+        Some(match entry.kind {
+            Kind::Fragment => Lookup::Fragment { place, sectors: self.fragments.get(entry.lba.0).unwrap_or_default() },
+            _ => Lookup::Chunk { place, duplicate: !record.is_of(entry.lba) },
         })
     }
 }
@@ -189,10 +173,7 @@ impl Design for Larder {
             fragments: self.fragments.len() as u64,
             lba_index_entries: self.live,
             fp_index_entries: self.contents.known_stored() as u64,
-            lba_index_ram_bytes: (self.index.ram_bytes()
-                + self.contents.ram_bytes()
-                + self.regions.ram_bytes()
-                + self.sample.ram_bytes()) as u64,
+            lba_index_ram_bytes: (self.index.ram_bytes() + self.contents.ram_bytes() + self.sample.ram_bytes()) as u64,
             fp_index_ram_bytes: self.contents.search_ram_bytes() as u64,
             slot_table_ram_bytes: self.slots.ram_bytes() as u64,
             dirty_ram_bytes: self.fragments.ram_bytes() as u64,

@@ -8,6 +8,15 @@
 /// Bins of a life table.
 pub const BINS: usize = 32;
 
+/// Bits of a stamp.
+const STAMP_BITS: u32 = 24;
+/// Stamps of the first half-octave.
+const STAMPS_A_UNIT: u32 = 4;
+
+/// A time of 24 bits, some requests apart. Ages of 2^22 units look younger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(pub u32);
+
 /// The edges of the bins for a cache of a certain size.
 #[derive(Clone, Debug)]
 pub struct Ages {
@@ -25,6 +34,27 @@ impl Ages {
         };
         let width = |bin: usize| if bin == 0 { edge(1) } else { edge(bin + 1) - edge(bin) };
         Ages { unit: unit.max(1), widths: std::array::from_fn(width) }
+    }
+
+    /// Requests between two stamps, as a power of two: it divides the range of times.
+    fn stamp_shift(&self) -> u32 {
+        (self.unit / STAMPS_A_UNIT).max(1).ilog2()
+    }
+
+    fn stamp_mask(&self) -> u32 {
+        u32::MAX >> self.stamp_shift().max(u32::BITS - STAMP_BITS)
+    }
+
+    /// Returns the stamp of a time.
+    #[inline]
+    pub fn stamp(&self, now: u32) -> Stamp {
+        Stamp(now >> self.stamp_shift() & self.stamp_mask())
+    }
+
+    /// Returns the requests since a stamp.
+    #[inline]
+    pub fn since(&self, stamp: Stamp, now: u32) -> u32 {
+        (self.stamp(now).0.wrapping_sub(stamp.0) & self.stamp_mask()) << self.stamp_shift()
     }
 
     /// Returns the bin of an age.
@@ -65,6 +95,21 @@ mod tests {
                 assert_eq!(ages.bin(ages.least(bin)), bin, "unit {unit}");
                 assert_eq!(ages.bin((end - 1e-6).floor() as u32), bin, "unit {unit}");
             }
+        }
+    }
+
+    #[test]
+    fn stamps_tell_ages_over_the_ends_of_both_ranges() {
+        for unit in [1, 64, 1000, 64 << 12] {
+            let ages = Ages::new(unit);
+            for begin in [0, 5, u32::MAX - 1000] {
+                for age in [0, 64, 10_000, 1 << 21] {
+                    let since = ages.since(ages.stamp(begin), u32::wrapping_add(begin, age));
+                    let step = 1 << ages.stamp_shift();
+                    assert!(since.abs_diff(age) < step && step <= unit.max(1), "{unit} {begin} {age} {since}");
+                }
+            }
+            assert!(ages.stamp(u32::MAX).0 < 1 << STAMP_BITS);
         }
     }
 

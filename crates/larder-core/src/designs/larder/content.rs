@@ -1,110 +1,89 @@
 //! The state of a content, packed.
 //!
-//! Invariants: 48 bytes. A flash may hold hundreds of millions, so no bit is wasted: a place has no
-//! generation, for all records of a slot have that of the slot.
+//! A stored content is a [`Record`]. Once its record is gone, an address may still name it: it is
+//! [`Remembered`] then.
 //!
-//! It does not know which contents there are.
+//! Invariants: 36 bytes and 17 bytes. A flash may hold hundreds of millions, so no bit is wasted:
+//! slot and generation are those of all records of a block.
 
-use super::{addresses::STORINGS_MASK, class::Class};
+use super::{ages::Stamp, class::Class};
 use crate::{
     lba_index::{LEN_BITS, OFFSET_BITS},
     types::{Fingerprint, Lba, Place, SlotId},
 };
 
-/// No slot.
-const NOWHERE: u32 = u32::MAX;
+/// References that a content counts by itself. More of them are counted elsewhere.
+pub const REFS_MAX: u8 = u8::MAX;
 /// No address: the highest number of 40 bits, which no chunk has.
 const NOBODY: Lba = Lba((1 << 40) - 1);
 const ENCODING_SHIFT: u32 = OFFSET_BITS;
-const KNOWN: u32 = 1 << 30;
-const KEPT: u32 = 1 << 31;
+const ENCODING_MASK: u32 = (1 << 7) - 1;
+const KNOWN: u32 = 1 << 29;
+const KEPT: u32 = 1 << 30;
+const SHARED: u32 = 1 << 31;
 const CLASS_SHIFT: u32 = LEN_BITS;
 const CLASS_MASK: u32 = (1 << 6) - 1;
 const OWNER_SHIFT: u32 = 24;
-const EXPORT_SHIFT: u32 = 20;
+const REFS_SHIFT: u32 = 24;
 
-/// A content.
+/// A stored content.
 #[derive(Clone, Copy, Debug)]
-pub struct ContentState {
+pub struct Record {
     fingerprint: [u8; 16],
-    slot: u32,
     crc: u32,
-    /// Offset (22 bits), encoding (8), known by its fingerprint (1), kept (1).
+    /// Offset (22 bits), encoding (7), known by its fingerprint (1), kept (1), shared before (1).
     at: u32,
     /// Stored length (18 bits), class (6), high bits of the owner (8).
     form: u32,
-    /// Storings (20 bits), and the export after which it was stored (12), both modulo.
-    times: u32,
     owner_low: u32,
-    /// Addresses that name it.
-    pub refs: u32,
-    /// The request that used it last.
-    pub used_at: u32,
+    /// Time of the last use (24 bits), references (8).
+    uses: u32,
 }
 
-impl ContentState {
-    /// Makes a content that is not stored, and that no address names.
-    ///
-    /// `storings` goes on from the last content under its number: entries that are left of it are
-    /// no mappings then.
-    pub fn new(storings: u32) -> ContentState {
-        let mut fresh = ContentState {
+/// A content that is not stored: its fingerprint, or zeroes for none, and its references.
+#[derive(Clone, Copy, Debug)]
+pub struct Remembered {
+    pub fingerprint: [u8; 16],
+    pub refs: u8,
+}
+
+impl Record {
+    /// Makes a record at a place. It has no owner, no class and no references yet.
+    pub fn new(place: &Place) -> Record {
+        debug_assert!(place.offset >> OFFSET_BITS == 0 && place.stored_len >> LEN_BITS == 0);
+        debug_assert!(u32::from(place.encoding) <= ENCODING_MASK);
+        let mut record = Record {
             fingerprint: [0; 16],
-            slot: NOWHERE,
-            crc: 0,
-            at: 0,
-            form: 0,
-            times: storings & STORINGS_MASK,
+            crc: place.crc,
+            at: u32::from(place.encoding) << ENCODING_SHIFT | place.offset,
+            form: place.stored_len,
             owner_low: 0,
-            refs: 0,
-            used_at: 0,
+            uses: 0,
         };
-        fresh.set_class(Class::live(0, false, 0.0));
-        fresh
+        record.set_owner(NOBODY);
+        record.set_class(Class::live(0, false, 0.0));
+        record
     }
 
-    /// Returns its place, if it is stored. `generation` is that of its slot.
+    /// Returns its place in a slot.
     #[inline]
-    pub fn place(&self, generation: u32) -> Option<Place> {
-        self.is_stored().then_some(Place {
-            slot: SlotId(self.slot),
+    pub fn place(&self, slot: SlotId, generation: u32) -> Place {
+        Place {
+            slot,
             generation,
             offset: self.offset(),
             stored_len: self.stored_len(),
             crc: self.crc,
-            encoding: (self.at >> ENCODING_SHIFT) as u8,
-        })
+            encoding: (self.at >> ENCODING_SHIFT & ENCODING_MASK) as u8,
+        }
     }
 
-    /// Returns whether it is stored.
-    #[inline]
-    pub fn is_stored(&self) -> bool {
-        self.slot != NOWHERE
-    }
-
-    /// Returns the slot that it is stored in.
-    pub fn slot(&self) -> Option<SlotId> {
-        self.is_stored().then_some(SlotId(self.slot))
-    }
-
-    /// Returns the offset of its last record in its slot.
+    /// Returns its offset in its slot.
     pub fn offset(&self) -> u32 {
         self.at & ((1 << OFFSET_BITS) - 1)
     }
 
-    /// Returns how often it was stored.
-    pub fn storings(&self) -> u32 {
-        self.times & STORINGS_MASK
-    }
-
-    /// Returns whether it was stored after this export began.
-    ///
-    /// Exports count modulo 2^12. One export in 4,096 leaves a content out that it should have.
-    pub fn is_newer_than(&self, export: u32) -> bool {
-        self.times >> EXPORT_SHIFT == export & (u32::MAX >> EXPORT_SHIFT)
-    }
-
-    /// Returns the bytes of its last record.
+    /// Returns its bytes.
     pub fn stored_len(&self) -> u32 {
         self.form & ((1 << LEN_BITS) - 1)
     }
@@ -127,6 +106,7 @@ impl ContentState {
     }
 
     /// Returns its class.
+    #[inline]
     pub fn class(&self) -> Class {
         Class::of_index((self.form >> CLASS_SHIFT & CLASS_MASK) as usize)
     }
@@ -134,6 +114,28 @@ impl ContentState {
     /// Gives it a class.
     pub fn set_class(&mut self, class: Class) {
         self.form = self.form & !(CLASS_MASK << CLASS_SHIFT) | (class.index() as u32) << CLASS_SHIFT;
+    }
+
+    /// Returns the time of its last use.
+    #[inline]
+    pub fn used_at(&self) -> Stamp {
+        Stamp(self.uses & ((1 << REFS_SHIFT) - 1))
+    }
+
+    /// Gives it a time of last use.
+    pub fn use_at(&mut self, time: Stamp) {
+        self.uses = self.uses & !((1 << REFS_SHIFT) - 1) | time.0;
+    }
+
+    /// Counts the addresses that name it, up to [`REFS_MAX`].
+    #[inline]
+    pub fn refs(&self) -> u8 {
+        (self.uses >> REFS_SHIFT) as u8
+    }
+
+    /// Notes the count of the addresses that name it.
+    pub fn set_refs(&mut self, refs: u8) {
+        self.uses = self.uses & ((1 << REFS_SHIFT) - 1) | u32::from(refs) << REFS_SHIFT;
     }
 
     /// Returns its fingerprint, if it is found by one.
@@ -157,7 +159,7 @@ impl ContentState {
         self.at &= !KNOWN;
     }
 
-    /// Returns whether it is to be stored again, for it left with its slot and was worth more.
+    /// Returns whether it is to be stored again once its slot ends, for it is worth more.
     pub fn is_kept(&self) -> bool {
         self.at & KEPT != 0
     }
@@ -167,25 +169,14 @@ impl ContentState {
         self.at = if is_kept { self.at | KEPT } else { self.at & !KEPT };
     }
 
-    /// Notes that it is stored at a place, during or after an export. It has no owner yet.
-    pub fn store(&mut self, place: &Place, export: u32) {
-        debug_assert!(place.offset >> OFFSET_BITS == 0 && place.stored_len >> LEN_BITS == 0);
-        debug_assert!(!self.is_stored());
-        (self.slot, self.crc) = (place.slot.0, place.crc);
-        self.at = self.at & KNOWN | u32::from(place.encoding) << ENCODING_SHIFT | place.offset;
-        self.form = self.form & !((1 << LEN_BITS) - 1) | place.stored_len;
-        self.times = (self.storings() + 1) & STORINGS_MASK | export << EXPORT_SHIFT;
-        self.set_owner(NOBODY);
+    /// Returns whether several addresses have this content, some by another number.
+    pub fn is_shared(&self) -> bool {
+        self.at & SHARED != 0 || self.refs() > 1
     }
 
-    /// Notes that it is stored no more.
-    pub fn leave(&mut self) {
-        self.slot = NOWHERE;
-    }
-
-    /// Returns the number by which a table finds it.
-    pub fn hash(&self) -> u64 {
-        hash_of(&self.fingerprint)
+    /// Notes that other addresses have this content by another number.
+    pub fn share(&mut self) {
+        self.at |= SHARED;
     }
 }
 
@@ -202,27 +193,29 @@ mod tests {
     use crate::designs::larder::class::CLASSES;
 
     #[test]
-    fn states_are_48_bytes_and_keep_every_field() {
-        assert_eq!(size_of::<ContentState>(), 48);
+    fn records_are_36_bytes_and_keep_every_field() {
+        assert_eq!((size_of::<Record>(), size_of::<Remembered>()), (36, 17));
         assert!(CLASSES <= CLASS_MASK as usize + 1);
-        let mut content = ContentState::new(STORINGS_MASK);
-        assert!(!content.is_stored() && content.owner() == Some(Lba(0)) && content.class().index() == 0);
         let (slot, offset, stored_len) = (SlotId(u32::MAX - 1), (1 << OFFSET_BITS) - 1, (1 << LEN_BITS) - 1);
-        let place = Place { slot, generation: 7, offset, stored_len, crc: u32::MAX, encoding: u8::MAX };
-        content.know(&Fingerprint([9; 16]));
-        content.keep(true);
-        content.store(&place, (3 << 12) + 5);
-        assert_eq!((content.place(7), content.slot(), content.owner()), (Some(place), Some(slot), None));
-        assert!(!content.is_kept() && content.storings() == 0);
-        assert!(content.is_newer_than(5) && !content.is_newer_than(6));
-        content.set_owner(Lba((1 << 40) - 2));
-        content.set_class(Class::of_index(CLASSES - 1));
-        content.keep(true);
-        assert_eq!((content.place(7), content.owner()), (Some(place), Some(Lba((1 << 40) - 2))));
-        assert_eq!((content.class().index(), content.fingerprint()), (CLASSES - 1, Some(Fingerprint([9; 16]))));
-        content.unknow();
-        content.leave();
-        assert_eq!((content.fingerprint(), content.place(7), content.is_kept()), (None, None, true));
-        assert_eq!((content.stored_len(), content.class().index()), (stored_len, CLASSES - 1));
+        let place = Place { slot, generation: 7, offset, stored_len, crc: u32::MAX, encoding: 127 };
+        let mut record = Record::new(&place);
+        assert_eq!((record.place(slot, 7), record.owner(), record.class().index()), (place, None, 0));
+        let lba = Lba((1 << 40) - 2);
+        record.know(&Fingerprint([9; 16]));
+        record.keep(true);
+        record.share();
+        record.set_owner(lba);
+        record.set_class(Class::of_index(CLASSES - 1));
+        record.use_at(Stamp((1 << 24) - 1));
+        record.set_refs(REFS_MAX);
+        assert_eq!((record.place(slot, 7), record.owner(), record.refs()), (place, Some(lba), REFS_MAX));
+        assert_eq!((record.class().index(), record.used_at()), (CLASSES - 1, Stamp((1 << 24) - 1)));
+        assert_eq!(record.fingerprint(), Some(Fingerprint([9; 16])));
+        record.set_refs(0);
+        record.use_at(Stamp(0));
+        assert!(record.is_kept() && record.is_shared() && record.is_of(lba) && record.refs() == 0);
+        record.keep(false);
+        record.unknow();
+        assert_eq!((record.fingerprint(), record.is_kept(), record.place(slot, 7)), (None, false, place));
     }
 }

@@ -1,18 +1,21 @@
 //! The contents that the cache stores, or that an address has.
 //!
 //! A content has a place while it is stored. It is kept while an address names it, or while it is
-//! stored and a search finds it by its fingerprint.
+//! stored and a search finds it by its fingerprint. Each storing gives it another number: addresses
+//! that named it before find it by its fingerprint.
 //!
-//! Invariants: each place belongs to one content. No two contents are found by one fingerprint.
-//! The records of a slot are listed by offset, and each stored content is among those of its slot.
+//! Invariants: each place belongs to one content. A search finds at most one stored content by a
+//! fingerprint, and one that is not stored. The records of a slot are listed by offset.
 //!
 //! It does not choose.
 
 use super::{
     addresses::ContentNumber,
+    ages::Stamp,
+    blocks::{Blocks, Content, ContentMut},
     class::Class,
-    content::{ContentState, hash_of},
-    growth,
+    content::{REFS_MAX, Record, Remembered, hash_of},
+    heat::ByNumber,
 };
 use crate::types::{Fingerprint, Lba, Place, SlotId, mix};
 use hashbrown::HashTable;
@@ -35,19 +38,29 @@ pub enum Left {
     Gone,
 }
 
+/// The records of a slot.
+#[derive(Default)]
+struct SlotRecords {
+    /// With ascending offsets.
+    all: Vec<ContentNumber>,
+    generation: u32,
+    /// The block that takes the next record.
+    open: Option<u32>,
+}
+
 /// See the module.
 pub struct Contents {
-    all: Vec<ContentState>,
-    free: Vec<u32>,
+    blocks: Blocks,
     found: HashTable<u32>,
-    /// By slot, with ascending offsets.
-    records: Vec<Vec<ContentNumber>>,
-    /// The generation of each slot's records.
-    generations: Vec<u32>,
+    slots: Vec<SlotRecords>,
     record_capacity: usize,
     stored: usize,
     /// Stored contents that are found by a fingerprint.
     known_stored: usize,
+    /// The references of contents that have many.
+    refs: ByNumber<u32, u32>,
+    /// Contents that are to be stored again, with the knowledge of their last record.
+    kept: ByNumber<u32, (Class, Stamp)>,
     export: u32,
     export_at: usize,
 }
@@ -56,29 +69,111 @@ impl Contents {
     /// Returns no content, for so many slots.
     pub fn new(slot_count: u32) -> Contents {
         Contents {
-            all: Vec::new(),
-            free: Vec::new(),
+            blocks: Blocks::default(),
             found: HashTable::new(),
-            records: vec![Vec::new(); slot_count as usize],
-            generations: vec![0; slot_count as usize],
+            slots: (0..slot_count).map(|_| SlotRecords::default()).collect(),
             record_capacity: 0,
             stored: 0,
             known_stored: 0,
+            refs: ByNumber::default(),
+            kept: ByNumber::default(),
             export: 0,
             export_at: usize::MAX,
         }
     }
 
-    /// Returns a content.
+    /// Returns the record of a content, if it is stored.
     #[inline]
-    pub fn get(&self, id: ContentNumber) -> &ContentState {
-        &self.all[id.0 as usize]
+    pub fn record(&self, id: ContentNumber) -> Option<&Record> {
+        match self.blocks.get(id) {
+            Content::Stored(_, record) => Some(record),
+            Content::Remembered(_) => None,
+        }
     }
 
-    /// Returns a content, to change its counts.
+    /// Returns the record of a content, to change it.
     #[inline]
-    pub fn get_mut(&mut self, id: ContentNumber) -> &mut ContentState {
-        &mut self.all[id.0 as usize]
+    pub fn record_mut(&mut self, id: ContentNumber) -> Option<&mut Record> {
+        match self.blocks.get_mut(id) {
+            ContentMut::Stored(record) => Some(record),
+            ContentMut::Remembered(_) => None,
+        }
+    }
+
+    /// Returns whether a content is stored.
+    #[inline]
+    pub fn is_stored(&self, id: ContentNumber) -> bool {
+        self.record(id).is_some()
+    }
+
+    /// Returns the slot of a content, if it is stored.
+    #[inline]
+    pub fn slot(&self, id: ContentNumber) -> Option<SlotId> {
+        match self.blocks.get(id) {
+            Content::Stored(slot, _) => Some(slot),
+            Content::Remembered(_) => None,
+        }
+    }
+
+    /// Returns the place of a content, if it is stored.
+    #[inline]
+    pub fn place(&self, id: ContentNumber) -> Option<Place> {
+        self.place_and_record(id).map(|(place, _)| place)
+    }
+
+    /// Returns the place of a content and its record, if it is stored.
+    #[inline]
+    pub fn place_and_record(&self, id: ContentNumber) -> Option<(Place, &Record)> {
+        match self.blocks.get(id) {
+            Content::Stored(slot, record) => Some((record.place(slot, self.slots[slot.0 as usize].generation), record)),
+            Content::Remembered(_) => None,
+        }
+    }
+
+    /// Returns the fingerprint of a content, if it has one.
+    pub fn fingerprint(&self, id: ContentNumber) -> Option<Fingerprint> {
+        match self.blocks.get(id) {
+            Content::Stored(_, record) => record.fingerprint(),
+            Content::Remembered(content) => Some(Fingerprint(content.fingerprint)).filter(|known| known.0 != [0; 16]),
+        }
+    }
+
+    /// Counts the addresses that name a content.
+    pub fn refs(&self, id: ContentNumber) -> u32 {
+        let refs = match self.blocks.get(id) {
+            Content::Stored(_, record) => record.refs(),
+            Content::Remembered(content) => content.refs,
+        };
+        if refs == REFS_MAX { self.refs.get(&id.0).copied().unwrap_or(refs.into()) } else { refs.into() }
+    }
+
+    fn set_refs(&mut self, id: ContentNumber, refs: u32) {
+        let own = refs.min(REFS_MAX.into()) as u8;
+        match self.blocks.get_mut(id) {
+            ContentMut::Stored(record) => record.set_refs(own),
+            ContentMut::Remembered(content) => content.refs = own,
+        }
+        if own == REFS_MAX {
+            self.refs.insert(id.0, refs);
+        } else if own == REFS_MAX - 1 {
+            self.refs.remove(&id.0);
+        }
+    }
+
+    /// Names a content once more.
+    pub fn name(&mut self, id: ContentNumber) {
+        self.set_refs(id, self.refs(id) + 1);
+    }
+
+    /// Names a content once less.
+    pub fn release(&mut self, id: ContentNumber) -> Left {
+        let refs = self.refs(id) - 1;
+        self.set_refs(id, refs);
+        match refs {
+            0 if self.drop_if_useless(id) => Left::Gone,
+            0 => Left::Unnamed,
+            _ => Left::Named,
+        }
     }
 
     /// Counts the stored contents that are found by a fingerprint.
@@ -93,50 +188,76 @@ impl Contents {
 
     /// Counts the contents that are not stored.
     pub fn unstored(&self) -> usize {
-        self.all.len() - self.free.len() - self.stored
+        self.blocks.remembered()
     }
 
-    /// Returns the content of this fingerprint.
-    pub fn find(&self, fingerprint: &Fingerprint) -> Option<ContentNumber> {
-        let is_it = |&id: &u32| self.all[id as usize].fingerprint().as_ref() == Some(fingerprint);
+    fn hash(blocks: &Blocks, id: u32) -> u64 {
+        match blocks.get(ContentNumber(id)) {
+            Content::Stored(_, record) => record.fingerprint().map_or(0, |known| hash_of(&known.0)),
+            Content::Remembered(content) => hash_of(&content.fingerprint),
+        }
+    }
+
+    fn find_where(&self, fingerprint: &Fingerprint, is_stored: bool) -> Option<ContentNumber> {
+        let is_it = |&id: &u32| match self.blocks.get(ContentNumber(id)) {
+            Content::Stored(_, record) => is_stored && record.fingerprint().as_ref() == Some(fingerprint),
+            Content::Remembered(content) => !is_stored && content.fingerprint == fingerprint.0,
+        };
         self.found.find(hash_of(&fingerprint.0), is_it).map(|&id| ContentNumber(id))
     }
 
-    /// Returns the place of a content, if it is stored.
-    #[inline]
-    pub fn place(&self, id: ContentNumber) -> Option<Place> {
-        let content = self.get(id);
-        content.place(self.generations[content.slot()?.0 as usize])
+    /// Returns the stored content of this fingerprint.
+    pub fn find(&self, fingerprint: &Fingerprint) -> Option<ContentNumber> {
+        self.find_where(fingerprint, true)
+    }
+
+    /// Returns the content of this fingerprint that is not stored, if addresses name one.
+    pub fn find_remembered(&self, fingerprint: &Fingerprint) -> Option<ContentNumber> {
+        self.find_where(fingerprint, false)
+    }
+
+    fn lead_to(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
+        let blocks = &self.blocks;
+        self.found.insert_unique(hash_of(&fingerprint.0), id.0, |&id| Self::hash(blocks, id));
+    }
+
+    /// Ends the search that leads to a content.
+    fn mislay(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
+        if let Ok(entry) = self.found.find_entry(hash_of(&fingerprint.0), |&known| known == id.0) {
+            entry.remove();
+        }
     }
 
     /// Returns the content that is stored at a place.
     pub fn at(&self, place: &Place) -> Option<ContentNumber> {
-        let slot = place.slot.0 as usize;
-        if *self.generations.get(slot)? != place.generation {
-            return None;
-        }
-        let found = self.records[slot].get(self.position(slot, place.offset)).copied();
-        found.filter(|&id| self.get(id).offset() == place.offset)
+        let slot = self.slots.get(place.slot.0 as usize).filter(|slot| slot.generation == place.generation)?;
+        let found = slot.all.get(self.position(slot, place.offset)).copied();
+        found.filter(|&id| self.offset(id) == place.offset)
+    }
+
+    fn offset(&self, id: ContentNumber) -> u32 {
+        self.record(id).map_or(0, Record::offset)
     }
 
     /// Returns the position of the first record of a slot that does not lie before an offset.
-    fn position(&self, slot: usize, offset: u32) -> usize {
-        self.records[slot].partition_point(|&id| self.get(id).offset() < offset)
-    }
-
-    /// Adds a content that is not stored, and that no address names.
-    pub fn add(&mut self) -> ContentNumber {
-        match self.free.pop() {
-            Some(id) => {
-                let storings = self.all[id as usize].storings();
-                self.all[id as usize] = ContentState::new(storings);
-                ContentNumber(id)
-            }
-            None => ContentNumber(growth::push(&mut self.all, ContentState::new(0)) as u32),
+    fn position(&self, slot: &SlotRecords, offset: u32) -> usize {
+        match slot.all.last() {
+            Some(&last) if self.offset(last) < offset => slot.all.len(),
+            _ => slot.all.partition_point(|&id| self.offset(id) < offset),
         }
     }
 
-    /// Has a content found by a fingerprint, and no other one.
+    /// Adds a content that is not stored. A search finds it, and no other such one.
+    pub fn remember(&mut self, fingerprint: &Fingerprint) -> ContentNumber {
+        if let Some(other) = self.find_remembered(fingerprint) {
+            self.mislay(other, fingerprint);
+        }
+        let id = self.blocks.remember(Remembered { fingerprint: fingerprint.0, refs: 0 });
+        self.lead_to(id, fingerprint);
+        id
+    }
+
+    /// Has a stored content found by a fingerprint, and no other stored one.
     pub fn know(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
         match self.find(fingerprint) {
             Some(known) if known == id => return,
@@ -147,117 +268,141 @@ impl Contents {
             None => {}
         }
         self.unknow(id);
-        let content = &mut self.all[id.0 as usize];
-        content.know(fingerprint);
-        self.known_stored += usize::from(content.is_stored());
-        let all = &self.all;
-        self.found.insert_unique(hash_of(&fingerprint.0), id.0, |&id| all[id as usize].hash());
+        if let Some(record) = self.record_mut(id) {
+            record.know(fingerprint);
+            self.known_stored += 1;
+            self.lead_to(id, fingerprint);
+        }
     }
 
-    /// Has no search find a content.
+    /// Has no search find a stored content.
     pub fn unknow(&mut self, id: ContentNumber) {
-        let content = &mut self.all[id.0 as usize];
-        if !content.is_known() {
-            return;
-        }
-        content.unknow();
-        self.known_stored -= usize::from(content.is_stored());
-        let hash = content.hash();
-        if let Ok(entry) = self.found.find_entry(hash, |&known| known == id.0) {
-            entry.remove();
+        let Some(record) = self.record_mut(id) else { return };
+        let Some(fingerprint) = record.fingerprint() else { return };
+        self.mislay(id, &fingerprint);
+        self.known_stored -= 1;
+        if let Some(record) = self.record_mut(id) {
+            record.unknow();
         }
     }
 
-    /// Notes that a content is stored at a place. It has no owner yet.
-    pub fn store(&mut self, id: ContentNumber, place: &Place) {
+    /// Adds a content that is stored at a place. It has no owner and no fingerprint yet.
+    pub fn store(&mut self, place: &Place) -> ContentNumber {
+        let slot = &mut self.slots[place.slot.0 as usize];
+        debug_assert!(slot.all.is_empty() || slot.generation == place.generation);
+        slot.generation = place.generation;
+        let id = self.blocks.store(slot.open, place.slot, self.export, Record::new(place));
+        slot.open = Some(Blocks::block_of(id));
+        let at = self.position(&self.slots[place.slot.0 as usize], place.offset);
+        let all = &mut self.slots[place.slot.0 as usize].all;
+        let before = all.capacity();
+        all.insert(at, id);
+        self.record_capacity += all.capacity() - before;
         self.stored += 1;
-        self.known_stored += usize::from(self.get(id).is_known());
-        let export = self.export;
-        self.get_mut(id).store(place, export);
-        let slot = place.slot.0 as usize;
-        debug_assert!(self.records[slot].is_empty() || self.generations[slot] == place.generation);
-        self.generations[slot] = place.generation;
-        let last = self.records[slot].last().map(|&last| self.get(last).offset());
-        let at = match last {
-            Some(last) if last > place.offset => self.position(slot, place.offset),
-            _ => self.records[slot].len(),
-        };
-        let records = &mut self.records[slot];
-        let before = records.capacity();
-        records.insert(at, id);
-        self.record_capacity += records.capacity() - before;
+        id
+    }
+
+    /// Gives back the room of a slot that gets no more records.
+    pub fn seal(&mut self, slot: SlotId) {
+        let slot = &mut self.slots[slot.0 as usize];
+        let before = slot.all.capacity();
+        slot.all.shrink_to_fit();
+        self.record_capacity -= before - slot.all.capacity();
+        if let Some(open) = slot.open.take() {
+            self.blocks.shrink(open);
+        }
     }
 
     /// Returns the contents that are stored in a slot.
-    pub fn in_slot(&self, slot: SlotId) -> impl Iterator<Item = (ContentNumber, &ContentState)> + '_ {
-        self.records[slot.0 as usize].iter().map(|&id| (id, self.get(id)))
+    pub fn in_slot(&self, slot: SlotId) -> impl Iterator<Item = (ContentNumber, &Record)> + '_ {
+        self.slots[slot.0 as usize].all.iter().filter_map(|&id| Some((id, self.record(id)?)))
+    }
+
+    fn in_slot_mut(&mut self, slot: SlotId, mut change: impl FnMut(&mut Record)) {
+        let Contents { blocks, slots, .. } = self;
+        for &id in &slots[slot.0 as usize].all {
+            if let ContentMut::Stored(record) = blocks.get_mut(id) {
+                change(record);
+            }
+        }
     }
 
     /// Gives all stored contents the same time of last use.
-    pub fn use_all_at(&mut self, now: u32) {
-        self.all.iter_mut().for_each(|content| content.used_at = now);
-    }
-
-    /// Gives a content its class and time of last use.
-    pub fn restore_use(&mut self, id: ContentNumber, class: Class, used_at: u32) {
-        let content = self.get_mut(id);
-        content.set_class(class);
-        content.used_at = used_at;
+    pub fn use_all_at(&mut self, time: Stamp) {
+        (0..self.slots.len() as u32).for_each(|slot| self.in_slot_mut(SlotId(slot), |record| record.use_at(time)));
     }
 
     /// Takes back that records of a slot are to be stored again.
     pub fn keep_none_of(&mut self, slot: SlotId) {
-        let ids: Vec<ContentNumber> = self.in_slot(slot).map(|(id, _)| id).collect();
-        ids.into_iter().for_each(|id| self.get_mut(id).keep(false));
+        self.in_slot_mut(slot, |record| record.keep(false));
+    }
+
+    /// Returns whether a content is to be stored again.
+    pub fn is_kept(&self, id: ContentNumber) -> bool {
+        self.record(id).map_or_else(|| self.kept.contains_key(&id.0), Record::is_kept)
+    }
+
+    /// Returns the knowledge of a content that is to be stored again, for it is now.
+    pub fn take_kept(&mut self, id: ContentNumber) -> Option<(Class, Stamp)> {
+        self.kept.remove(&id.0)
     }
 
     /// Ends all places in a slot. Contents that no address names are gone.
     pub fn empty(&mut self, slot: SlotId) {
-        let records = std::mem::take(&mut self.records[slot.0 as usize]);
+        let slot = &mut self.slots[slot.0 as usize];
+        let records = std::mem::take(&mut slot.all);
+        slot.open = None;
         self.record_capacity -= records.capacity();
-        for id in records {
-            self.leave(id);
-            self.drop_if_useless(id);
+        self.stored -= records.len();
+        // The last storing is the one that a search finds.
+        for &id in &records {
+            let known = self.fingerprint(id);
+            self.known_stored -= usize::from(known.is_some());
+            if let Some(known) = known {
+                let found = if self.refs(id) > 0 { self.find_remembered(&known) } else { Some(id) };
+                found.into_iter().for_each(|found| self.mislay(found, &known));
+            }
         }
-    }
-
-    /// Names a content once less.
-    pub fn release(&mut self, id: ContentNumber) -> Left {
-        let content = self.get_mut(id);
-        content.refs -= 1;
-        if content.refs > 0 {
-            return Left::Named;
+        let mut blocks: Vec<u32> = records.into_iter().map(Blocks::block_of).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let kept = &mut self.kept;
+        for block in blocks {
+            self.blocks.end(block, |id, record| {
+                if record.refs() > 0 && record.is_kept() {
+                    kept.insert(id.0, (record.class(), record.used_at()));
+                }
+                let fingerprint = record.fingerprint().map_or([0; 16], |known| known.0);
+                (record.refs() > 0).then_some(Remembered { fingerprint, refs: record.refs() })
+            });
         }
-        if self.drop_if_useless(id) { Left::Gone } else { Left::Unnamed }
     }
 
     /// Removes a content that neither an address names nor a search finds in a slot. Returns
     /// whether it did.
     pub fn drop_if_useless(&mut self, id: ContentNumber) -> bool {
-        let content = self.get(id);
-        let is_useless = content.refs == 0 && !(content.is_stored() && content.is_known());
-        if is_useless {
-            if let Some(slot) = content.slot() {
-                let slot = slot.0 as usize;
-                let from = self.position(slot, content.offset());
-                if self.records[slot].get(from) == Some(&id) {
-                    self.records[slot].remove(from);
-                }
-                self.leave(id);
-            }
-            self.unknow(id);
-            self.free.push(id.0);
+        if self.refs(id) > 0 {
+            return false;
         }
-        is_useless
-    }
-
-    /// Ends the place of a stored content.
-    fn leave(&mut self, id: ContentNumber) {
-        let content = &mut self.all[id.0 as usize];
-        content.leave();
-        let was_known = content.is_known();
-        self.stored -= 1;
-        self.known_stored -= usize::from(was_known);
+        match self.place_and_record(id) {
+            Some((_, record)) if record.is_known() => return false,
+            Some((place, _)) => {
+                let from = self.position(&self.slots[place.slot.0 as usize], place.offset);
+                let all = &mut self.slots[place.slot.0 as usize].all;
+                if all.get(from) == Some(&id) {
+                    all.remove(from);
+                }
+                self.stored -= 1;
+            }
+            None => {
+                if let Some(fingerprint) = self.fingerprint(id) {
+                    self.mislay(id, &fingerprint);
+                }
+                self.kept.remove(&id.0);
+            }
+        }
+        self.blocks.remove(id);
+        true
     }
 
     /// Begins an export: contents that are stored from now on are left out.
@@ -267,32 +412,36 @@ impl Contents {
     }
 
     /// Returns the next known contents of the export with their places; `None` at the end.
-    pub fn next_exported(&mut self, max: usize) -> Option<Vec<(ContentNumber, Fingerprint, Place)>> {
+    pub fn next_exported(&mut self, blocks: usize) -> Option<Vec<(ContentNumber, Fingerprint, Place)>> {
         let from = self.export_at;
-        if from >= self.all.len() {
+        if from >= self.blocks.count() {
             self.export_at = usize::MAX;
             return None;
         }
-        let end = (from + max).min(self.all.len());
+        let end = (from + blocks).min(self.blocks.count());
         self.export_at = end;
-        let older = (from..end).zip(&self.all[from..end]).filter(|(_, content)| !content.is_newer_than(self.export));
-        let told = |(id, content): (usize, &ContentState)| {
-            let id = ContentNumber(id as u32);
-            Some((id, content.fingerprint()?, self.place(id)?))
-        };
-        Some(older.filter_map(told).collect())
+        Some((from..end).flat_map(|block| self.known_in(block, Some(self.export))).collect())
+    }
+
+    fn known_in(
+        &self,
+        block: usize,
+        before: Option<u32>,
+    ) -> impl Iterator<Item = (ContentNumber, Fingerprint, Place)> + '_ {
+        let stored = self.blocks.stored_in(block, before);
+        stored.filter_map(|(id, record)| Some((id, record.fingerprint()?, self.place(id)?)))
     }
 
     /// Returns all known contents with their places.
     pub fn all_known(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
-        let ids = (0..self.all.len() as u32).map(ContentNumber);
-        ids.filter_map(|id| Some((self.get(id).fingerprint()?, self.place(id)?)))
+        let all = (0..self.blocks.count()).flat_map(|block| self.known_in(block, None));
+        all.map(|(_, fingerprint, place)| (fingerprint, place))
     }
 
     /// Makes room for so many known contents.
     pub fn reserve(&mut self, contents: usize) {
-        let all = &self.all;
-        self.found.reserve(contents, |&id| all[id as usize].hash());
+        let blocks = &self.blocks;
+        self.found.reserve(contents, |&id| Self::hash(blocks, id));
     }
 
     /// Returns the bytes that the search by fingerprint has allocated.
@@ -302,11 +451,11 @@ impl Contents {
 
     /// Returns the other allocated bytes.
     pub fn ram_bytes(&self) -> usize {
-        self.all.capacity() * size_of::<ContentState>()
-            + self.free.capacity() * size_of::<u32>()
-            + self.records.capacity() * size_of::<Vec<ContentNumber>>()
+        self.blocks.ram_bytes()
+            + self.slots.capacity() * size_of::<SlotRecords>()
             + self.record_capacity * size_of::<ContentNumber>()
-            + self.generations.capacity() * size_of::<u32>()
+            + self.refs.allocation_size()
+            + self.kept.allocation_size()
     }
 }
 
@@ -322,66 +471,125 @@ mod tests {
         Fingerprint([i; 16])
     }
 
+    fn add(contents: &mut Contents, fingerprint: u8, at: &Place) -> ContentNumber {
+        let id = contents.store(at);
+        contents.know(id, &fp(fingerprint));
+        id
+    }
+
     #[test]
     fn a_content_is_found_while_it_is_stored_or_named() {
         let mut contents = Contents::new(4);
-        let id = contents.add();
-        contents.know(id, &fp(1));
-        contents.store(id, &place(2, 500));
-        contents.get_mut(id).set_owner(Lba((1 << 40) - 2));
-        contents.get_mut(id).refs = 1;
+        let id = add(&mut contents, 1, &place(2, 500));
+        contents.name(id);
         assert_eq!(contents.find(&fp(1)), Some(id));
         assert_eq!((contents.at(&place(2, 500)), contents.at(&place(2, 501))), (Some(id), None));
-        assert_eq!((contents.place(id), contents.get(id).owner()), (Some(place(2, 500)), Some(Lba((1 << 40) - 2))));
+        assert_eq!(contents.place(id), Some(place(2, 500)));
         assert!(contents.at(&Place { generation: 2, ..place(2, 500) }).is_none(), "an older generation");
         contents.empty(SlotId(2));
-        assert_eq!((contents.find(&fp(1)), contents.place(id)), (Some(id), None));
-        assert_eq!((contents.release(id), contents.find(&fp(1))), (Left::Gone, None));
-        let again = contents.add();
-        assert!(again == id && contents.get(id).refs == 0 && contents.known_stored() == 0);
+        assert_eq!((contents.find(&fp(1)), contents.place(id), contents.unstored()), (None, None, 1));
+        assert_eq!((contents.find_remembered(&fp(1)), contents.fingerprint(id)), (Some(id), Some(fp(1))));
+        let again = add(&mut contents, 1, &place(1, 0));
+        assert!(again != id && contents.find(&fp(1)) == Some(again) && contents.find_remembered(&fp(1)) == Some(id));
+        assert_eq!((contents.release(id), contents.find_remembered(&fp(1))), (Left::Gone, None));
+        assert_eq!((contents.unstored(), contents.known_stored(), contents.stored()), (0, 1, 1));
     }
 
     #[test]
     fn a_fingerprint_leads_to_its_newest_content() {
         let mut contents = Contents::new(4);
-        let (old, new) = (contents.add(), contents.add());
-        for (id, at) in [(old, place(0, 64)), (new, place(1, 64))] {
-            contents.know(id, &fp(7));
-            contents.store(id, &at);
-            contents.get_mut(id).refs = 1;
-        }
+        let [old, new] = [0, 1].map(|slot| {
+            let id = add(&mut contents, 7, &place(slot, 64));
+            contents.name(id);
+            id
+        });
         assert_eq!((contents.find(&fp(7)), contents.known_stored()), (Some(new), 1));
-        assert_eq!(contents.get(old).fingerprint(), None);
-        assert!(contents.get(old).is_stored());
+        assert_eq!(contents.fingerprint(old), None);
+        assert!(contents.is_stored(old));
+        // Both are remembered, and one has a fingerprint.
+        (0..2).for_each(|slot| contents.empty(SlotId(slot)));
+        assert_eq!((contents.find_remembered(&fp(7)), contents.fingerprint(old)), (Some(new), None));
+        let third = contents.remember(&fp(7));
+        assert_eq!((contents.find_remembered(&fp(7)), contents.fingerprint(new)), (Some(third), Some(fp(7))));
     }
 
     #[test]
     fn records_are_in_order_however_they_come() {
         let mut contents = Contents::new(1);
         for offset in [300, 100, 200, 400] {
-            let id = contents.add();
-            contents.store(id, &place(0, offset));
+            contents.store(&place(0, offset));
         }
-        let offsets: Vec<u32> = contents.in_slot(SlotId(0)).map(|(_, content)| content.offset()).collect();
+        let offsets: Vec<u32> = contents.in_slot(SlotId(0)).map(|(_, record)| record.offset()).collect();
         assert_eq!(offsets, [100, 200, 300, 400]);
+    }
+
+    #[test]
+    fn references_are_exact_however_many() {
+        let mut contents = Contents::new(1);
+        let id = add(&mut contents, 1, &place(0, 0));
+        (0..1000).for_each(|_| contents.name(id));
+        (0..500).for_each(|_| assert_eq!(contents.release(id), Left::Named));
+        contents.empty(SlotId(0));
+        (0..499).for_each(|_| assert_eq!(contents.release(id), Left::Named));
+        assert_eq!((contents.refs(id), contents.refs.len()), (1, 0));
+        assert_eq!(contents.release(id), Left::Gone);
+    }
+
+    #[test]
+    fn a_kept_content_hands_its_knowledge_on_once() {
+        let mut contents = Contents::new(2);
+        let id = add(&mut contents, 1, &place(0, 0));
+        contents.name(id);
+        let class = Class::live(2, true, 0.9);
+        let record = contents.record_mut(id).expect("it is stored");
+        record.set_class(class);
+        record.use_at(Stamp(77));
+        record.keep(true);
+        assert!(contents.is_kept(id));
+        contents.empty(SlotId(0));
+        assert!(contents.is_kept(id));
+        assert_eq!((contents.take_kept(id), contents.take_kept(id)), (Some((class, Stamp(77))), None));
     }
 
     #[test]
     fn an_export_tells_each_known_content_once() {
         let mut contents = Contents::new(2);
-        for i in 0..10 {
-            let id = contents.add();
-            contents.know(id, &fp(i));
-            contents.store(id, &place(0, u32::from(i)));
+        for i in 0..200 {
+            add(&mut contents, i, &place(0, u32::from(i)));
         }
         contents.begin_export();
-        let late = contents.add();
-        contents.know(late, &fp(99));
-        contents.store(late, &place(1, 0));
+        add(&mut contents, 250, &place(0, 1000));
+        add(&mut contents, 251, &place(1, 0));
         let mut told = Vec::new();
-        while let Some(piece) = contents.next_exported(3) {
+        while let Some(piece) = contents.next_exported(1) {
             told.extend(piece.into_iter().map(|(_, known, _)| known.0[0]));
         }
-        assert_eq!(told, (0..10).collect::<Vec<_>>());
+        assert_eq!(told, (0..200).collect::<Vec<_>>());
+        contents.begin_export();
+        assert_eq!(contents.next_exported(100).map(|piece| piece.len()), Some(202));
+    }
+
+    #[test]
+    fn numbers_are_used_again_and_ram_goes_with_the_contents() {
+        let mut contents = Contents::new(8);
+        let mut named = Vec::new();
+        for round in 0..200u32 {
+            let slot = round % 8;
+            contents.empty(SlotId(slot));
+            for i in 0..100 {
+                let id = contents.store(&place(slot, i));
+                contents.name(id);
+                named.push(id);
+            }
+            contents.seal(SlotId(slot));
+            if named.len() > 1600 {
+                named.drain(..100).for_each(|id| _ = contents.release(id));
+            }
+        }
+        assert!(contents.blocks.count() < 64, "{} blocks", contents.blocks.count());
+        let each = contents.ram_bytes() as f64 / 800.0;
+        assert!(each < 80.0, "{each} bytes a stored content, with one more that is remembered");
+        named.into_iter().for_each(|id| _ = contents.release(id));
+        assert_eq!((contents.stored(), contents.unstored()), (0, 0));
     }
 }

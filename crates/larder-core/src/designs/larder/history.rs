@@ -18,10 +18,11 @@ use super::{
     addresses::Address,
     ages::BINS,
     class::{CLASSES, Class},
+    content::Record,
 };
 use crate::{
     history::{Draft, Front},
-    lba_index::{Addressed, OFFSET_BITS},
+    lba_index::OFFSET_BITS,
     types::{Fingerprint, Lba, Place, SlotId},
 };
 
@@ -31,8 +32,8 @@ const PIECE: usize = 4;
 const NO_SLOT: u32 = u32::MAX;
 /// The first byte of a belief: no class of a cell.
 const BELIEF: u8 = u8::MAX;
-/// Shards of the index of a piece of an export.
-const SHARDS: usize = 4;
+/// Pieces of the address index of a piece of an export.
+const PIECES: usize = 16;
 
 impl Larder {
     /// Adds the next piece to a draft; returns whether more follows.
@@ -51,24 +52,23 @@ impl Larder {
             self.export_cells(draft);
         }
         if self.persists_all {
-            self.export_beliefs(beyond * SHARDS, draft, is_doubtful);
+            self.export_beliefs(beyond * PIECES, draft, is_doubtful);
         }
-        self.persists_all && (beyond + 1) * SHARDS < self.index.shard_count()
+        self.persists_all && (beyond + 1) * PIECES < self.index.pieces()
     }
 
-    /// Adds the beliefs of the next shards, as far as there is room.
+    /// Adds the beliefs of the next pieces of the index, as far as there is room.
     ///
     /// The origin may forget the content of a doubtful address, which is no belief then.
     fn export_beliefs(&self, from: usize, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) {
-        for shard in from..self.index.shard_count().min(from + SHARDS) {
-            let is_belief = |entry: &&Address| !Self::is_live(&self.contents, entry) && !is_doubtful(entry.lba());
-            for entry in self.index.shard(shard).filter(is_belief) {
-                let Some(known) = entry.content().and_then(|id| self.contents.get(id).fingerprint()) else { continue };
-                let mut belief = vec![BELIEF];
-                belief.extend(&entry.lba().0.to_le_bytes()[..5]);
-                belief.extend(known.0);
-                draft.append(&belief);
-            }
+        let is_belief = |entry: &Address| !Self::is_live(&self.contents, entry) && !is_doubtful(entry.lba);
+        let all = (from..self.index.pieces().min(from + PIECES)).flat_map(|piece| self.index.piece(piece));
+        for entry in all.filter(is_belief) {
+            let Some(known) = entry.content().and_then(|id| self.contents.fingerprint(id)) else { continue };
+            let mut belief = vec![BELIEF];
+            belief.extend(&entry.lba.0.to_le_bytes()[..5]);
+            belief.extend(known.0);
+            draft.append(&belief);
         }
     }
 
@@ -91,14 +91,13 @@ impl Larder {
 
     /// Adds the records of a slot, if there is room for all.
     fn export_slot(&self, slot: SlotId, draft: &mut Draft) {
-        let now = self.sample.now();
         let mut records = Vec::new();
-        for (id, content) in self.contents.in_slot(slot) {
-            let bin = self.sample.lives().ages().bin(now.wrapping_sub(content.used_at));
-            let packed = content.offset() | (content.class().index() as u32) << OFFSET_BITS;
+        for (id, record) in self.contents.in_slot(slot) {
+            let bin = self.sample.lives().ages().bin(self.sample.since(record.used_at()));
+            let packed = record.offset() | (record.class().index() as u32) << OFFSET_BITS;
             records.extend(packed.to_le_bytes());
             records.push(bin as u8);
-            let known = content.fingerprint().filter(|_| self.is_restored(id));
+            let known = record.fingerprint().filter(|_| self.is_restored(id));
             records.extend(known.map_or([0; 16], |known| known.0));
         }
         if records.is_empty() {
@@ -132,7 +131,7 @@ impl Larder {
         self.rents.restore(rents);
         self.sample.restore(now, keeps_recent != 0);
         // A record without history is as one that was just stored.
-        self.contents.use_all_at(now);
+        self.contents.use_all_at(self.sample.stamp());
         Some(())
     }
 
@@ -157,8 +156,11 @@ impl Larder {
             }
             if class < CLASSES && usize::from(bin) < BINS {
                 let age = self.sample.lives().ages().least(bin.into());
-                let used_at = self.sample.now().wrapping_sub(age);
-                self.contents.restore_use(id, Class::of_index(class), used_at);
+                let used_at = self.sample.stamp_before(age);
+                if let Some(record) = self.contents.record_mut(id) {
+                    record.set_class(Class::of_index(class));
+                    record.use_at(used_at);
+                }
             }
         }
         Some(())
@@ -166,12 +168,12 @@ impl Larder {
 
     /// Gives each mapped address the heat that the class of its content tells.
     fn take_heat(&mut self) {
-        for shard in 0..self.index.shard_count() {
-            for entry in self.index.shard(shard) {
-                let Some(id) = entry.content() else { continue };
-                let class = self.contents.get(id).class();
-                if !class.is_dead() {
-                    self.regions.restore(entry.lba(), class);
+        for piece in 0..self.index.pieces() {
+            let entries: Vec<Address> = self.index.piece(piece).collect();
+            for entry in entries {
+                let class = entry.content().and_then(|id| self.contents.record(id)).map(Record::class);
+                if let Some(class) = class.filter(|class| !class.is_dead()) {
+                    self.index.restore_heat(entry.lba, class);
                 }
             }
         }
@@ -191,7 +193,7 @@ impl Larder {
         lba[..5].copy_from_slice(&front.take::<5>()?);
         let (lba, fingerprint) = (Lba(u64::from_le_bytes(lba)), Fingerprint(front.take()?));
         if self.trusts_beliefs && self.index.get(lba).is_none() {
-            self.believe(lba, &fingerprint, self.contents.find(&fingerprint));
+            self.believe(lba, &fingerprint);
         }
         Some(())
     }

@@ -7,27 +7,32 @@
 //! Invariants: those of [`Mapping`].
 
 use super::{
-    CHECKPOINT, ENTRIES_SHARE, Larder, UNSTORED_SHARE,
+    CHECKPOINT, ENTRIES_SHARE, Larder, REGION_SHARE, UNSTORED_SHARE,
     addresses::{Address, ContentNumber, Kind},
     class::Class,
     contents::{Left, sample_key},
+    region::Mark,
 };
 use crate::{
     design::{Hit, Lookup, Mapping, NewMapping, Use},
-    lba_index::Addressed,
     limits::TRIMMED_AT_ONCE,
     named::CheckpointShares,
     types::{Fingerprint, Lba, Place},
 };
 
 /// Beliefs that leave a full index at once.
-const BELIEFS_AT_ONCE: usize = 64;
+const BELIEFS_AT_ONCE: usize = 32;
+/// Unused regions that are looked at for beliefs, and regions that are passed for each.
+const REGIONS_LOOKED_AT: usize = 16;
+const REGIONS_PASSED: usize = 32;
 
 impl Mapping for Larder {
     fn lookup(&mut self, lba: Lba) -> Lookup {
         self.sample.tick();
-        self.regions.read(lba);
-        let Some(entry) = self.index.get(lba).copied() else { return Lookup::Miss };
+        if self.has_region_for(lba) {
+            self.index.read(lba);
+        }
+        let Some(entry) = self.index.get(lba) else { return Lookup::Miss };
         let Some(found) = self.interpret(&entry) else { return Lookup::Miss };
         if let (Some(id), Lookup::Chunk { .. }) = (entry.content(), &found) {
             self.request(id, lba, true);
@@ -36,11 +41,11 @@ impl Mapping for Larder {
     }
 
     fn peek(&self, lba: Lba) -> Lookup {
-        self.index.get(lba).and_then(|entry| self.interpret(entry)).unwrap_or(Lookup::Miss)
+        self.index.get(lba).and_then(|entry| self.interpret(&entry)).unwrap_or(Lookup::Miss)
     }
 
     fn hit(&self, lba: Lba) -> Option<Hit> {
-        let Some(Lookup::Chunk { place, .. }) = self.interpret(self.index.get(lba)?) else { return None };
+        let Some(Lookup::Chunk { place, .. }) = self.interpret(&self.index.get(lba)?) else { return None };
         Some(Hit { place, used: Use { lba, slot: place.slot, number: 0 } })
     }
 
@@ -50,10 +55,9 @@ impl Mapping for Larder {
 
     fn map(&mut self, lba: Lba, new: NewMapping, dirty: bool) {
         if dirty && !self.restoring {
-            self.sample.tick();
-            self.regions.write(lba);
+            self.note_write(lba);
         }
-        let mut at = |place, fingerprint| self.stored_at(place, fingerprint);
+        let mut at = |place, fingerprint| self.stored_at(place, fingerprint, Some(lba));
         let (kind, stored) = match &new {
             NewMapping::Zero => (Kind::Zero, None),
             NewMapping::Unique { place, fingerprint } => (Kind::Chunk, Some(at(place, fingerprint.as_ref()))),
@@ -62,18 +66,15 @@ impl Mapping for Larder {
         };
         let id = stored.map(|(id, _)| id);
         // The new reference comes first, for the old one may be the last of the same content.
-        let storings = id.map_or(0, |id| {
-            let content = self.contents.get_mut(id);
-            content.refs += 1;
-            if !matches!(new, NewMapping::Duplicate { .. }) {
-                content.set_owner(lba);
+        if let Some(id) = id {
+            self.contents.name(id);
+            let is_owner = !matches!(new, NewMapping::Duplicate { .. });
+            if let Some(record) = self.contents.record_mut(id).filter(|_| is_owner) {
+                record.set_owner(lba);
             }
-            content.storings()
-        });
-        let mut entry = Address::new(lba, kind, id.unwrap_or(ContentNumber(0)), storings, dirty);
-        if kind == Kind::Chunk && !dirty && self.may_be_transient(lba) {
-            entry.make_transient();
         }
+        let mut entry = Address::new(lba, kind, id.unwrap_or(ContentNumber(0)), dirty);
+        entry.is_transient = kind == Kind::Chunk && !dirty && self.may_be_transient(lba);
         self.make_room_for(lba);
         if let Some(old) = self.index.insert(entry) {
             self.forget(&old);
@@ -90,7 +91,7 @@ impl Mapping for Larder {
         if let NewMapping::Fragment { sectors, .. } = new {
             self.fragments.insert(lba.0, sectors);
         }
-        if let Some(slot) = self.contents.get(id).slot() {
+        if let Some(slot) = self.contents.slot(id) {
             self.slots.add_ref(slot, dirty);
             if dirty && self.slots.remember(slot, lba, None) {
                 self.compact_back(slot);
@@ -103,24 +104,23 @@ impl Mapping for Larder {
     }
 
     fn mark_clean(&mut self, lba: Lba) {
-        let Some(entry) = self.index.get_mut(lba) else { return };
-        if entry.kind() == Kind::Fragment {
+        let Some(entry) = self.index.get(lba) else { return };
+        if entry.kind == Kind::Fragment {
             self.unmap(lba);
             return;
         }
-        if entry.is_dirty() {
+        if entry.is_dirty {
             self.checkpoint_room.drop_dirty();
         }
-        entry.clean();
-        let entry = *entry;
-        match Self::slot_of_entry(&self.contents, &entry) {
+        self.index.mark(lba, Mark::Dirty, false);
+        match entry.content().and_then(|id| self.contents.slot(id)) {
             Some(slot) => self.slots.clean_ref(slot),
             None => self.clean_zeroes += 1,
         }
     }
 
     fn is_dirty(&self, lba: Lba) -> bool {
-        self.index.get(lba).is_some_and(Address::is_dirty)
+        self.index.get(lba).is_some_and(|entry| entry.is_dirty)
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
@@ -128,14 +128,13 @@ impl Mapping for Larder {
     }
 
     fn suspend(&mut self, lba: Lba) -> bool {
-        self.sample.tick();
-        self.regions.write(lba);
+        self.note_write(lba);
         self.unmap(lba)
     }
 
     fn unmap_run(&mut self, first: Lba, count: u64) {
         self.unmap_each(first, count, &|_| true);
-        self.regions.forget(first, count);
+        self.index.forget_heat(first, count);
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
@@ -144,7 +143,7 @@ impl Mapping for Larder {
 
     fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
         let entries = self.index.in_run(first, count).into_iter().filter_map(|lba| self.index.get(lba));
-        entries.into_iter().any(|entry| self.may_be_logged(entry))
+        entries.into_iter().any(|entry| self.may_be_logged(&entry))
     }
 
     fn trim_span(&self, first: Lba, count: u64) -> u64 {
@@ -154,7 +153,10 @@ impl Mapping for Larder {
     fn has_room(&self, count: u64) -> bool {
         let stored = self.contents.stored() as u64;
         // A full index has a quarter of beliefs, so that one is found soon if it has to go.
-        self.live + count <= self.entries_max() / 4 * 3 && self.checkpoint_room.has_room(self.live, stored, count)
+        let has_regions = self.live + count <= self.regions_max() / 4 * 3
+            || self.index.occupied() as u64 + count <= self.regions_max();
+        let has_entries = self.live + count <= self.entries_max() / 4 * 3;
+        has_regions && has_entries && self.checkpoint_room.has_room(self.live, stored, count)
     }
 }
 
@@ -162,15 +164,22 @@ impl Larder {
     /// Notes a request of a content through an address. A read counts as a hit if the address was
     /// requested before.
     fn request(&mut self, id: ContentNumber, lba: Lba, is_read: bool) {
-        let heat = self.regions.heat(lba);
-        let now = self.sample.now();
-        let content = self.contents.get_mut(id);
-        let class = Class::live(heat.own, content.refs > 1, heat.rate);
-        content.set_class(class);
-        content.used_at = now;
-        let (len, key) = (content.stored_len(), sample_key(lba, content.fingerprint().as_ref()));
+        let heat = self.index.heat(lba);
+        let now = self.sample.stamp();
+        let Some(record) = self.contents.record_mut(id) else { return };
+        let class = Class::live(heat.own, record.is_shared(), heat.rate);
+        record.set_class(class);
+        record.use_at(now);
+        let (len, key) = (record.stored_len(), sample_key(lba, record.fingerprint().as_ref()));
         let may_switch = self.may_switch();
         self.sample.observe(key, class, is_read && heat.is_reread, len, may_switch);
+    }
+
+    fn note_write(&mut self, lba: Lba) {
+        self.sample.tick();
+        if self.has_region_for(lba) {
+            self.index.write(lba);
+        }
     }
 
     /// Returns the place of stored content that may take another reference.
@@ -181,22 +190,44 @@ impl Larder {
 
     /// Returns whether the entry of an address names a content.
     pub(super) fn names(&self, lba: Lba, id: ContentNumber) -> bool {
-        self.index.get(lba).and_then(Address::content) == Some(id)
+        self.index.get(lba).and_then(|entry| entry.content()) == Some(id)
+    }
+
+    /// Returns the contents of a fingerprint: the stored one, and the one that is not.
+    pub(super) fn contents_of(&self, fingerprint: &Fingerprint) -> [Option<ContentNumber>; 2] {
+        [self.contents.find(fingerprint), self.contents.find_remembered(fingerprint)]
+    }
+
+    /// Counts the addresses beside `lba` that name these contents.
+    pub(super) fn others(&self, lba: Lba, known: [Option<ContentNumber>; 2]) -> u32 {
+        known.into_iter().flatten().map(|id| self.contents.refs(id) - u32::from(self.names(lba, id))).sum()
     }
 
     /// Returns the content at a place, and whether it survived its last slot. It is new if none is
-    /// known there.
-    pub(super) fn stored_at(&mut self, place: &Place, fingerprint: Option<&Fingerprint>) -> (ContentNumber, bool) {
+    /// known there. `lba` is the address for which it is stored.
+    pub(super) fn stored_at(
+        &mut self,
+        place: &Place,
+        fingerprint: Option<&Fingerprint>,
+        lba: Option<Lba>,
+    ) -> (ContentNumber, bool) {
         if let Some(id) = self.contents.at(place) {
             self.know(id, fingerprint);
             return (id, false);
         }
-        // A content that is stored elsewhere keeps its place, for others lead there.
-        let known = fingerprint.and_then(|known| self.contents.find(known));
-        let gone = known.filter(|&id| !self.contents.get(id).is_stored());
-        let survives = gone.is_some_and(|id| self.contents.get(id).is_kept());
-        let id = gone.unwrap_or_else(|| self.contents.add());
-        self.contents.store(id, place);
+        let gone = fingerprint.and_then(|known| self.contents.find_remembered(known));
+        let kept = gone.and_then(|gone| self.contents.take_kept(gone));
+        let is_shared = lba.is_some_and(|lba| self.others(lba, [gone, None]) > 0);
+        let id = self.contents.store(place);
+        if let Some(record) = self.contents.record_mut(id) {
+            if is_shared {
+                record.share();
+            }
+            if let Some((class, used_at)) = kept {
+                record.set_class(class);
+                record.use_at(used_at);
+            }
+        }
         self.know(id, fingerprint);
         // The miniature caches begin empty at a restart, and want as long a time as at first.
         if !self.restoring {
@@ -207,7 +238,7 @@ impl Larder {
             self.slot_bytes = end;
             self.sample.set_capacity(end * u64::from(self.config.slot_count));
         }
-        (id, survives)
+        (id, kept.is_some())
     }
 
     /// Has a stored content found by its fingerprint, while there is room for more.
@@ -220,24 +251,18 @@ impl Larder {
         }
     }
 
-    /// Notes that an address has a content that is not stored.
-    pub(super) fn believe(&mut self, lba: Lba, fingerprint: &Fingerprint, known: Option<ContentNumber>) {
-        if self.index.len() as u64 >= self.entries_max() && self.index.get(lba).is_none() {
+    /// Notes that an address has a content that is not stored by the number that it gets.
+    pub(super) fn believe(&mut self, lba: Lba, fingerprint: &Fingerprint) {
+        if self.index.len() as u64 >= self.entries_max() && self.index.get(lba).is_none() || !self.has_region_for(lba) {
             return;
         }
-        if known.is_none() && self.contents_are_many() {
-            return;
-        }
-        let id = known.unwrap_or_else(|| {
-            let id = self.contents.add();
-            self.contents.know(id, fingerprint);
-            id
-        });
-        let content = self.contents.get_mut(id);
-        content.refs += 1;
-        // Not that of any storing.
-        let storings = content.storings().wrapping_sub(1);
-        if let Some(old) = self.index.insert(Address::new(lba, Kind::Chunk, id, storings, false)) {
+        let id = match self.contents.find_remembered(fingerprint) {
+            Some(known) => known,
+            None if self.contents_are_many() => return,
+            None => self.contents.remember(fingerprint),
+        };
+        self.contents.name(id);
+        if let Some(old) = self.index.insert(Address::new(lba, Kind::Chunk, id, false)) {
             self.forget(&old);
         }
     }
@@ -249,8 +274,8 @@ impl Larder {
     fn may_be_transient(&self, lba: Lba) -> bool {
         !self.restoring
             && !self.persists_all
-            && self.regions.is_rewritten(lba)
-            && !self.index.get(lba).is_some_and(|entry| self.may_be_logged(entry))
+            && self.index.is_rewritten(lba)
+            && !self.index.get(lba).is_some_and(|entry| self.may_be_logged(&entry))
     }
 
     /// Returns whether an entry is a mapping that the log may have.
@@ -265,53 +290,50 @@ impl Larder {
             return false;
         }
         let mapped = self.index.in_run(first, count);
-        let stays = |entry: &Address| entry.is_dirty() || entry.kind() == Kind::Fragment;
+        let stays = |entry: Address| entry.is_dirty || entry.kind == Kind::Fragment;
         if mapped.iter().filter_map(|&lba| self.index.get(lba)).any(stays) {
             return false;
         }
-        for lba in mapped {
-            if let Some(entry) = self.index.get_mut(lba) {
-                entry.make_transient();
-            }
-        }
+        mapped.into_iter().for_each(|lba| self.index.mark(lba, Mark::Transient, true));
         true
     }
 
     /// Returns whether log and checkpoints lack a mapping.
     pub(super) fn stays_transient(&self, entry: &Address) -> bool {
-        entry.is_transient() && !self.persists_all
+        entry.is_transient && !self.persists_all
     }
 
     /// Settles the counts for an entry that left the index. Returns whether it was a mapping that
     /// the log may have.
     pub(super) fn forget(&mut self, entry: &Address) -> bool {
-        if entry.kind() == Kind::Fragment {
-            self.fragments.remove(entry.lba().0);
+        if entry.kind == Kind::Fragment {
+            self.fragments.remove(entry.lba.0);
         }
-        if entry.is_dirty() {
+        if entry.is_dirty {
             self.checkpoint_room.drop_dirty();
         }
         let Some(id) = entry.content() else {
             self.zeroes -= 1;
-            self.clean_zeroes -= u64::from(!entry.is_dirty());
+            self.clean_zeroes -= u64::from(!entry.is_dirty);
             self.live -= 1;
             return !self.stays_transient(entry);
         };
-        let slot = Self::slot_of_entry(&self.contents, entry);
+        let slot = self.contents.slot(id);
         if let Some(slot) = slot {
-            self.slots.drop_ref(slot, entry.is_dirty());
+            self.slots.drop_ref(slot, entry.is_dirty);
             self.live -= 1;
         }
-        let fingerprint = self.contents.get(id).fingerprint();
+        let fingerprint = self.contents.fingerprint(id);
         let left = self.contents.release(id);
         if left == Left::Unnamed {
-            let now = self.sample.now();
-            let content = self.contents.get_mut(id);
-            content.set_class(content.class().dead());
-            content.used_at = now;
+            let now = self.sample.stamp();
+            if let Some(record) = self.contents.record_mut(id) {
+                record.set_class(record.class().dead());
+                record.use_at(now);
+            }
         }
         if left != Left::Named && fingerprint.is_some() {
-            self.sample.lose(sample_key(entry.lba(), fingerprint.as_ref()));
+            self.sample.lose(sample_key(entry.lba, fingerprint.as_ref()));
         }
         slot.is_some() && !self.stays_transient(entry)
     }
@@ -330,6 +352,11 @@ impl Larder {
         self.config.mappings_max.saturating_mul(ENTRIES_SHARE)
     }
 
+    /// Counts the regions of addresses at most.
+    fn regions_max(&self) -> u64 {
+        self.config.mappings_max.saturating_mul(REGION_SHARE)
+    }
+
     /// Returns whether no content may be added that is not stored.
     fn contents_are_many(&self) -> bool {
         self.contents.unstored() as u64 >= self.config.mappings_max.saturating_mul(UNSTORED_SHARE)
@@ -338,21 +365,38 @@ impl Larder {
     /// Has room in the index for an entry of `lba`, and among the contents: beliefs go.
     fn make_room_for(&mut self, lba: Lba) {
         let is_full = self.index.len() as u64 >= self.entries_max() && self.index.get(lba).is_none();
-        if !is_full && !self.contents_are_many() {
-            return;
+        if is_full || self.contents_are_many() {
+            self.drop_beliefs(BELIEFS_AT_ONCE);
         }
-        for _ in 0..self.index.shard_count() {
-            self.belief_hand = (self.belief_hand + 1) % self.index.shard_count();
-            let contents = &self.contents;
-            let beliefs = self.index.shard(self.belief_hand).filter(|entry| !Self::is_live(contents, entry));
-            let beliefs: Vec<Lba> = beliefs.map(Addressed::lba).take(BELIEFS_AT_ONCE).collect();
-            if beliefs.is_empty() {
-                continue;
+        self.has_region_for(lba);
+    }
+
+    /// Returns whether `lba` has a region, or may have one. A region without mappings goes for it.
+    fn has_region_for(&mut self, lba: Lba) -> bool {
+        let has_room = |this: &Larder| (this.index.regions() as u64) < this.regions_max();
+        if has_room(self) || self.index.has_region(lba) {
+            return true;
+        }
+        self.drop_beliefs(usize::MAX);
+        has_room(self)
+    }
+
+    /// Drops `wanted` beliefs of regions that were not used for long, as far as a short look finds
+    /// some. A region without mappings goes, and ends the look.
+    fn drop_beliefs(&mut self, wanted: usize) {
+        let mut dropped = 0;
+        for _ in 0..REGIONS_LOOKED_AT {
+            let Some((place, entries)) = self.index.next_unused(REGIONS_PASSED) else { continue };
+            let (mapped, beliefs): (Vec<_>, Vec<_>) =
+                entries.into_iter().partition(|entry| Self::is_live(&self.contents, entry));
+            dropped += beliefs.len();
+            beliefs.into_iter().for_each(|entry| _ = self.unmap(entry.lba));
+            if mapped.is_empty() {
+                self.index.remove_region(place);
             }
-            for lba in beliefs {
-                self.unmap(lba);
+            if dropped >= wanted || mapped.is_empty() {
+                return;
             }
-            return;
         }
     }
 }

@@ -2,10 +2,7 @@
 //!
 //! Invariants: those of [`Memory`]. No crash leaves a belief.
 
-use super::{
-    Larder,
-    addresses::{Address, Kind},
-};
+use super::{Larder, addresses::Kind};
 use crate::{
     design::{Ghost, Memory},
     history::{Draft, PAGE_BYTES, Trust},
@@ -14,11 +11,11 @@ use crate::{
 
 impl Memory for Larder {
     fn ghost(&self, lba: Lba) -> Option<Ghost> {
-        let entry = self.index.get(lba).filter(|entry| Address::kind(entry) == Kind::Chunk)?;
-        if Self::is_live(&self.contents, entry) {
+        let id = self.index.get(lba).filter(|entry| entry.kind == Kind::Chunk)?.content()?;
+        if self.contents.is_stored(id) {
             return None;
         }
-        let fingerprint = self.contents.get(entry.content()?).fingerprint()?;
+        let fingerprint = self.contents.fingerprint(id)?;
         self.stored_duplicate(&fingerprint).map(|_| Ghost::Stored(fingerprint))
     }
 

@@ -12,13 +12,12 @@ use super::{
 use crate::{
     design::{ExportedMapping, Lookup, Mapping, Persist, Slots, ToldBy},
     history::Pages,
-    lba_index::Addressed,
     slots::{ExportedSlot, Generations, SlotTable},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 
-/// Contents of a piece of an export.
-const PIECE: usize = 1024;
+/// Blocks of contents of a piece of an export.
+const PIECE: usize = 16;
 
 impl Persist for Larder {
     fn begin_export(&mut self) {
@@ -32,26 +31,26 @@ impl Persist for Larder {
     }
 
     fn export_pieces(&self) -> usize {
-        self.index.shard_count()
+        self.index.pieces()
     }
 
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
         let stored = self.contents.stored() as u64;
-        let exported = |entry: &Address| {
-            let lookup = self.interpret(entry)?;
-            if self.checkpoint_room.is_exporting() && self.stays_transient(entry) {
+        let exported = |entry: Address| {
+            let lookup = self.interpret(&entry)?;
+            if self.checkpoint_room.is_exporting() && self.stays_transient(&entry) {
                 return None;
             }
-            let is_needed = entry.is_dirty()
+            let is_needed = entry.is_dirty
                 || match lookup {
                     Lookup::Chunk { duplicate, .. } => !duplicate,
                     Lookup::Fragment { .. } => true,
                     Lookup::Zero | Lookup::Miss => false,
                 };
             let is_taken = is_needed || self.checkpoint_room.takes(self.live, stored);
-            is_taken.then(|| ExportedMapping { lba: entry.lba(), lookup, dirty: entry.is_dirty() })
+            is_taken.then(|| ExportedMapping { lba: entry.lba, lookup, dirty: entry.is_dirty })
         };
-        self.index.shard(piece).filter_map(exported).collect()
+        self.index.piece(piece).filter_map(exported).collect()
     }
 
     fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
@@ -74,10 +73,9 @@ impl Persist for Larder {
         self.slots.in_order()
     }
 
-    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
+    fn begin_restore(&mut self, _mappings: u64, fingerprints: u64) {
         self.restoring = true;
         self.pages = Some(Pages::default());
-        self.index.reserve(mappings.min(self.config.mappings_max));
         self.contents.reserve(fingerprints.min(self.config.mappings_max) as usize);
     }
 
@@ -86,11 +84,12 @@ impl Persist for Larder {
     }
 
     fn end_restore(&mut self, _is_trimmed: &dyn Fn(Lba) -> bool) {
-        for shard in 0..self.index.shard_count() {
-            let beliefs = self.index.shard(shard).filter(|entry| !Self::is_live(&self.contents, entry));
-            let beliefs: Vec<Lba> = beliefs.map(Addressed::lba).collect();
+        for piece in 0..self.index.pieces() {
+            let beliefs = self.index.piece(piece).filter(|entry| !Self::is_live(&self.contents, entry));
+            let beliefs: Vec<Lba> = beliefs.map(|entry| entry.lba).collect();
             beliefs.into_iter().for_each(|lba| _ = self.unmap(lba));
         }
+        (0..self.slots.count()).for_each(|slot| self.contents.seal(SlotId(slot)));
         if let Some(pages) = self.pages.take() {
             self.take_knowledge(&pages.bytes());
         }
@@ -113,7 +112,7 @@ impl Persist for Larder {
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, _told_by: ToldBy) {
         if self.takes_references(place) {
-            let (id, _) = self.stored_at(place, Some(fingerprint));
+            let (id, _) = self.stored_at(place, Some(fingerprint), None);
             self.contents.drop_if_useless(id);
         }
     }
@@ -122,9 +121,8 @@ impl Persist for Larder {
 impl Larder {
     /// Returns whether a checkpoint has a mapping of the address for which a content was stored.
     pub(super) fn is_restored(&self, id: ContentNumber) -> bool {
-        let owner = self.contents.get(id).owner().and_then(|owner| self.index.get(owner));
-        let is_mapped = |entry: &Address| entry.content() == Some(id) && Self::is_live(&self.contents, entry);
-        owner.is_some_and(|entry| is_mapped(entry) && !self.stays_transient(entry))
+        let owner = self.contents.record(id).and_then(|record| self.index.get(record.owner()?));
+        owner.is_some_and(|entry| entry.content() == Some(id) && !self.stays_transient(&entry))
     }
 
     fn takes_references(&self, place: &Place) -> bool {

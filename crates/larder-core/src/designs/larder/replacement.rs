@@ -6,7 +6,11 @@
 //! Invariants: at most half of a WEU stays, so that each eviction frees space.
 
 use super::{
-    Larder, addresses::ContentNumber, class::Class, content::ContentState, contents::sample_key, heat::Regions,
+    Larder,
+    addresses::{Addresses, ContentNumber},
+    class::Class,
+    content::Record,
+    contents::sample_key,
     price::PRICE,
 };
 use crate::{
@@ -26,14 +30,14 @@ const KEPT_SHARE: u64 = 2;
 
 impl Selective for Larder {
     fn is_transient(&self, lba: Lba) -> bool {
-        self.index.get(lba).is_some_and(|entry| self.stays_transient(entry))
+        self.index.get(lba).is_some_and(|entry| self.stays_transient(&entry))
     }
 
     fn retreat(&mut self, first: Lba, count: u64, may: &dyn Fn(Lba, u64) -> bool) -> (Lba, u64) {
         let last = Lba(first.0 + count - 1);
-        self.regions.rewrite(first);
-        self.regions.rewrite(last);
-        let (head, tail) = (Regions::run_of(first), Regions::run_of(last));
+        self.index.rewrite(first);
+        self.index.rewrite(last);
+        let (head, tail) = (Addresses::run_of(first), Addresses::run_of(last));
         let begins = self.retreats(head, may);
         let ends = if tail == head { begins } else { self.retreats(tail, may) };
         let from = if begins { head.0 } else { first };
@@ -53,23 +57,22 @@ impl Selective for Larder {
     }
 
     fn admits(&mut self, wanted: &Wanted) -> bool {
-        let lba = wanted.lba;
-        let known = wanted.fingerprint.and_then(|fingerprint| self.contents.find(&fingerprint));
-        if known.is_some_and(|id| self.contents.get(id).is_kept()) {
+        let (lba, fingerprint) = (wanted.lba, wanted.fingerprint.as_ref());
+        let known = fingerprint.map_or([None; 2], |known| self.contents_of(known));
+        if known.into_iter().flatten().any(|id| self.contents.is_kept(id)) {
             return true;
         }
-        let heat = self.regions.heat(lba);
-        let others = known.map_or(0, |id| self.contents.get(id).refs - u32::from(self.names(lba, id)));
-        let class = Class::live(heat.own, others > 0, heat.rate);
+        let heat = self.index.heat(lba);
+        let class = Class::live(heat.own, self.others(lba, known) > 0, heat.rate);
         if self.is_worth_storing(class, wanted.stored_len) {
             return true;
         }
         self.note_refused(wanted.stored_len);
-        let key = sample_key(lba, wanted.fingerprint.as_ref());
+        let key = sample_key(lba, fingerprint);
         let may_switch = self.may_switch();
         self.sample.observe(key, class, heat.is_reread, wanted.stored_len, may_switch);
-        if let Some(fingerprint) = wanted.fingerprint.filter(|_| self.config.fp_entries_max > 0) {
-            self.believe(lba, &fingerprint, known);
+        if let Some(fingerprint) = fingerprint.filter(|_| self.config.fp_entries_max > 0) {
+            self.believe(lba, fingerprint);
         }
         false
     }
@@ -92,8 +95,8 @@ impl Larder {
         self.sample.lives().profit(class, 0, rent) > PRICE * len
     }
 
-    fn value(&self, content: &ContentState) -> f64 {
-        self.sample.value(content.class(), content.used_at)
+    fn value(&self, record: &Record) -> f64 {
+        self.sample.value(record.class(), record.used_at())
     }
 
     /// Returns the sum of the values of a slot's records.
@@ -139,14 +142,13 @@ impl Larder {
             self.rents.note(keeps_recent, self.value_in(victim) / self.slot_bytes as f64);
         }
         let (rent, least) = (self.rents.now(keeps_recent), self.rents.for_another_life(keeps_recent));
-        let now = self.sample.now();
-        let by_byte = |content: &ContentState| self.value(content) / f64::from(content.stored_len().max(1));
-        let is_worth_it = |content: &ContentState| {
+        let by_byte = |content: &Record| self.value(content) / f64::from(content.stored_len().max(1));
+        let is_worth_it = |content: &Record| {
             let len = f64::from(content.stored_len());
-            let profit = self.sample.lives().profit(content.class(), now.wrapping_sub(content.used_at), rent * len);
+            let profit = self.sample.lives().profit(content.class(), self.sample.since(content.used_at()), rent * len);
             // The life tables have no say while the cache keeps the most recent.
             let earns = keeps_recent || profit > PRICE * len;
-            content.fingerprint().is_some() && content.refs > 0 && by_byte(content) > least && earns
+            content.fingerprint().is_some() && content.refs() > 0 && by_byte(content) > least && earns
         };
         let worthy = self.contents.in_slot(victim).filter(|(_, content)| is_worth_it(content));
         let mut worthy: Vec<(f64, ContentNumber)> = worthy.map(|(id, content)| (by_byte(content), id)).collect();
@@ -154,14 +156,15 @@ impl Larder {
         let mut room = self.slot_bytes / KEPT_SHARE;
         let mut kept = Vec::new();
         for (_, id) in worthy {
-            let content = self.contents.get(id);
-            let len = u64::from(content.stored_len());
-            let (Some(place), Some(lba)) = (self.contents.place(id), content.owner()) else { continue };
-            let Some(fingerprint) = content.fingerprint() else { continue };
+            let Some((place, record)) = self.contents.place_and_record(id) else { continue };
+            let len = u64::from(record.stored_len());
+            let (Some(lba), Some(fingerprint)) = (record.owner(), record.fingerprint()) else { continue };
             if len <= room && self.names(lba, id) {
                 room -= len;
                 kept.push(Survivor { lba, place, fingerprint });
-                self.contents.get_mut(id).keep(true);
+                if let Some(record) = self.contents.record_mut(id) {
+                    record.keep(true);
+                }
             }
         }
         kept

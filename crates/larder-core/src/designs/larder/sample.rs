@@ -13,7 +13,7 @@
 //! It does not know addresses or places.
 
 use super::{
-    ages::{Ages, BINS},
+    ages::{Ages, BINS, Stamp},
     class::Class,
     lifetimes::Lifetimes,
     price::{PRICE, RECENT_VALUE_SHARE},
@@ -128,6 +128,23 @@ impl Sample {
     #[inline]
     pub fn now(&self) -> u32 {
         self.now
+    }
+
+    /// Returns the stamp of the present.
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        self.lives.ages().stamp(self.now)
+    }
+
+    /// Returns the stamp of a time so many requests ago.
+    pub fn stamp_before(&self, age: u32) -> Stamp {
+        self.lives.ages().stamp(self.now.wrapping_sub(age))
+    }
+
+    /// Returns the requests since a stamp.
+    #[inline]
+    pub fn since(&self, stamp: Stamp) -> u32 {
+        self.lives.ages().since(stamp, self.now)
     }
 
     /// Returns the life tables.
@@ -365,8 +382,8 @@ impl Sample {
 
     /// Returns the value of a content under the rule that holds: hits for each request.
     #[inline]
-    pub fn value(&self, class: Class, used_at: u32) -> f64 {
-        let age = self.now.wrapping_sub(used_at);
+    pub fn value(&self, class: Class, used_at: Stamp) -> f64 {
+        let age = self.since(used_at);
         match self.keeps_recent {
             true => 1.0 / (f64::from(age) + 64.0),
             false => value_of(&self.lives, class, age),

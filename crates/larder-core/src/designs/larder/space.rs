@@ -4,12 +4,11 @@
 
 use super::{
     Larder,
-    addresses::{Address, Kind},
+    addresses::{Address, Addresses, Kind},
     contents::Contents,
 };
 use crate::{
     design::{Mapping, Slots, Victim},
-    lba_index::LbaIndex,
     slots::SlotState,
     types::{Lba, SlotId, StreamClass},
 };
@@ -21,6 +20,7 @@ impl Slots for Larder {
 
     fn seal_slot(&mut self, slot: SlotId) {
         self.slots.seal(slot);
+        self.contents.seal(slot);
     }
 
     fn free_slots(&self) -> usize {
@@ -72,7 +72,7 @@ impl Slots for Larder {
         if !all && self.clean_zeroes <= self.config.mappings_max / 4 {
             return Vec::new();
         }
-        let is_zero = |entry: &Address| entry.kind() == Kind::Zero && !entry.is_dirty();
+        let is_zero = |entry: &Address| entry.kind == Kind::Zero && !entry.is_dirty;
         let chosen = self.index.some_in_turn(&mut self.zero_hand, max, is_zero);
         chosen.iter().for_each(|&lba| _ = self.unmap(lba));
         chosen
@@ -91,17 +91,17 @@ impl Larder {
         if self.fragments.is_empty() {
             return;
         }
-        let is_fragment = |owner: &Lba| self.index.get(*owner).is_some_and(|entry| entry.kind() == Kind::Fragment);
-        let owners = self.contents.in_slot(slot).filter_map(|(id, content)| Some((id, content.owner()?)));
+        let is_fragment = |owner: &Lba| self.index.get(*owner).is_some_and(|entry| entry.kind == Kind::Fragment);
+        let owners = self.contents.in_slot(slot).filter_map(|(id, record)| Some((id, record.owner()?)));
         let owners: Vec<Lba> =
             owners.filter(|(id, owner)| self.names(*owner, *id)).map(|(_, owner)| owner).filter(is_fragment).collect();
         owners.into_iter().for_each(|owner| _ = self.unmap(owner));
     }
 
     /// Returns whether an address has a dirty mapping into a slot.
-    fn is_dirty_in(index: &LbaIndex<Address>, contents: &Contents, lba: Lba, slot: SlotId) -> bool {
-        let entry = index.get(lba).filter(|entry| Address::is_dirty(entry));
-        entry.is_some_and(|entry| Self::slot_of_entry(contents, entry) == Some(slot))
+    fn is_dirty_in(index: &Addresses, contents: &Contents, lba: Lba, slot: SlotId) -> bool {
+        let entry = index.get(lba).filter(|entry| entry.is_dirty);
+        entry.and_then(|entry| contents.slot(entry.content()?)) == Some(slot)
     }
 
     /// Drops a slot's back pointers that lead to no dirty mapping.
