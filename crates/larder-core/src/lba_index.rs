@@ -137,23 +137,10 @@ impl LbaEntry {
     }
 }
 
-/// An entry of an index, of a size of its own.
-pub trait Addressed: Copy {
-    /// Returns the address.
-    fn lba(&self) -> Lba;
-}
-
-impl Addressed for LbaEntry {
-    #[inline]
-    fn lba(&self) -> Lba {
-        LbaEntry::lba(self)
-    }
-}
-
 /// The index.
-pub struct LbaIndex<E = LbaEntry> {
+pub struct LbaIndex {
     /// A power of two of shards.
-    shards: Vec<HashTable<E>>,
+    shards: Vec<HashTable<LbaEntry>>,
     len: usize,
     /// Bytes of all tables, counted as they change. A status request cannot ask thousands of
     /// tables.
@@ -164,7 +151,7 @@ fn hash_of(lba: Lba) -> u64 {
     mix(lba.0)
 }
 
-impl<E: Addressed> LbaIndex<E> {
+impl LbaIndex {
     /// Creates an empty index for `entries_max` entries; it does not refuse more.
     pub fn new(entries_max: u64) -> Self {
         let usual = (entries_max / SHARD_ENTRIES_SMALL).clamp(1, SHARDS_USUAL as u64);
@@ -196,11 +183,11 @@ impl<E: Addressed> LbaIndex<E> {
 
     /// Returns the bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.shards.capacity() * size_of::<HashTable<E>>() + self.table_bytes
+        self.shards.capacity() * size_of::<HashTable<LbaEntry>>() + self.table_bytes
     }
 
     /// Changes a table's size and updates the count of its bytes.
-    fn resize(table_bytes: &mut usize, table: &mut HashTable<E>, change: impl FnOnce(&mut HashTable<E>)) {
+    fn resize(table_bytes: &mut usize, table: &mut HashTable<LbaEntry>, change: impl FnOnce(&mut HashTable<LbaEntry>)) {
         *table_bytes -= table.allocation_size();
         change(table);
         *table_bytes += table.allocation_size();
@@ -220,7 +207,7 @@ impl<E: Addressed> LbaIndex<E> {
 
     /// Returns the entry for `lba`.
     #[inline]
-    pub fn get(&self, lba: Lba) -> Option<&E> {
+    pub fn get(&self, lba: Lba) -> Option<&LbaEntry> {
         let hash = hash_of(lba);
         self.shards[self.shard_of(hash)].find(hash, |entry| entry.lba() == lba)
     }
@@ -233,14 +220,14 @@ impl<E: Addressed> LbaIndex<E> {
     }
 
     /// Returns the entry for `lba`, for a change of its flags.
-    pub fn get_mut(&mut self, lba: Lba) -> Option<&mut E> {
+    pub fn get_mut(&mut self, lba: Lba) -> Option<&mut LbaEntry> {
         let hash = hash_of(lba);
         let at = self.shard_of(hash);
         self.shards[at].find_mut(hash, |entry| entry.lba() == lba)
     }
 
     /// Inserts `entry`; returns the replaced entry of its address.
-    pub fn insert(&mut self, entry: E) -> Option<E> {
+    pub fn insert(&mut self, entry: LbaEntry) -> Option<LbaEntry> {
         let hash = hash_of(entry.lba());
         let at = self.shard_of(hash);
         let shard = &mut self.shards[at];
@@ -264,7 +251,7 @@ impl<E: Addressed> LbaIndex<E> {
         if count <= passed / GONE_THROUGH {
             return (first.0..end.0).map(Lba).filter(|&lba| self.get(lba).is_some()).collect();
         }
-        let all = (0..self.shard_count()).flat_map(|shard| self.shard(shard).map(Addressed::lba));
+        let all = (0..self.shard_count()).flat_map(|shard| self.shard(shard).map(LbaEntry::lba));
         let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
         inside.sort_unstable();
         inside
@@ -280,7 +267,7 @@ impl<E: Addressed> LbaIndex<E> {
     }
 
     /// Removes the entry for `lba`.
-    pub fn remove(&mut self, lba: Lba) -> Option<E> {
+    pub fn remove(&mut self, lba: Lba) -> Option<LbaEntry> {
         let hash = hash_of(lba);
         let at = self.shard_of(hash);
         match self.shards[at].find_entry(hash, |entry| entry.lba() == lba) {
@@ -293,7 +280,7 @@ impl<E: Addressed> LbaIndex<E> {
     }
 
     /// Removes entries of `shard` that `keep` refuses; returns how many.
-    pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&E) -> bool) -> usize {
+    pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&LbaEntry) -> bool) -> usize {
         let shards = self.shards.len();
         let table = &mut self.shards[shard % shards];
         let before = table.len();
@@ -311,8 +298,8 @@ impl<E: Addressed> LbaIndex<E> {
     /// Returns up to `max` chosen addresses of the shard whose turn it is.
     ///
     /// If there are fewer, it is the turn of the next shard.
-    pub fn some_in_turn(&self, turn: &mut usize, max: usize, is_chosen: impl Fn(&E) -> bool) -> Vec<Lba> {
-        let chosen = self.shard(*turn).filter(|entry| is_chosen(entry)).map(Addressed::lba).take(max);
+    pub fn some_in_turn(&self, turn: &mut usize, max: usize, is_chosen: impl Fn(&LbaEntry) -> bool) -> Vec<Lba> {
+        let chosen = self.shard(*turn).filter(|entry| is_chosen(entry)).map(LbaEntry::lba).take(max);
         let chosen: Vec<Lba> = chosen.collect();
         if chosen.len() < max {
             *turn = (*turn + 1) % self.shard_count();
@@ -321,7 +308,7 @@ impl<E: Addressed> LbaIndex<E> {
     }
 
     /// Returns the entries of `shard`, in no useful order.
-    pub fn shard(&self, shard: usize) -> impl Iterator<Item = &E> {
+    pub fn shard(&self, shard: usize) -> impl Iterator<Item = &LbaEntry> {
         let table = &self.shards[shard % self.shards.len()];
         // A scan of all shards of a small index would wait for the memory of many empty tables.
         (!table.is_empty()).then(|| table.iter()).into_iter().flatten()

@@ -186,7 +186,7 @@ fn the_lba_index_is_a_hash_map() {
 /// checkpoint of a small index passes few shards.
 #[test]
 fn an_lba_index_has_shards_by_its_size() {
-    let shards = |entries_max| LbaIndex::<LbaEntry>::new(entries_max).shard_count();
+    let shards = |entries_max| LbaIndex::new(entries_max).shard_count();
     assert_eq!([0, 511, 4096, 40_000].map(shards), [1, 1, 16, 256]);
     assert_eq!([1 << 16, 1 << 20, 1 << 23].map(shards), [SHARDS_USUAL; 3]);
     assert_eq!([(1 << 23) + (1 << 20), 100_000_000, u64::MAX].map(shards), [512, 4096, 1 << 16]);

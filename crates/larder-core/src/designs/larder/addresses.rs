@@ -14,7 +14,10 @@ use super::{
     region::{CHUNKS, Mark, Numbers, Region, ZEROES},
     runs::Runs,
 };
-use crate::types::{Lba, mix};
+use crate::{
+    lba_index::GONE_THROUGH,
+    types::{Lba, mix},
+};
 use hashbrown::HashTable;
 
 /// The number of a content: below [`ContentNumber::END`].
@@ -28,8 +31,6 @@ impl ContentNumber {
 
 /// Regions of a piece of a walk.
 const PIECE: usize = 64;
-/// Regions that a scan passes in the time of one search.
-const PASSED: u64 = 16;
 /// Regions that one look may search for singly, which takes a few milliseconds.
 const ASKED_MAX: u64 = 1 << 14;
 
@@ -253,7 +254,7 @@ impl Addresses {
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = first.0.saturating_add(count);
         let (from, to) = (first.0 / CHUNKS, end.div_ceil(CHUNKS));
-        let mut regions: Vec<&Region> = match to.saturating_sub(from) <= 1 + self.regions.len() as u64 / PASSED {
+        let mut regions: Vec<&Region> = match to.saturating_sub(from) <= 1 + self.regions.len() as u64 / GONE_THROUGH {
             true => (from..to).filter_map(|number| self.find(number)).map(|place| &self.regions[place]).collect(),
             false => self.regions.iter().filter(|region| (from..to).contains(&region.number())).collect(),
         };
@@ -270,7 +271,7 @@ impl Addresses {
     /// At most `entries_max` of them have an entry. The look searches for few regions, or scans a
     /// small index.
     pub fn span(&self, first: Lba, count: u64, entries_max: usize) -> u64 {
-        let is_small = self.regions.len() as u64 / PASSED <= ASKED_MAX;
+        let is_small = self.regions.len() as u64 / GONE_THROUGH <= ASKED_MAX;
         let count = if is_small { count } else { count.min(ASKED_MAX * CHUNKS) };
         self.in_run(first, count).get(entries_max).map_or(count, |lba| lba.0 - first.0)
     }
