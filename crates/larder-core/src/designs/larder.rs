@@ -79,7 +79,7 @@ const CHECKPOINT: CheckpointShares = CheckpointShares { mappings_per_chunk: 3, c
 /// Entries of the index for each mapping: the others are beliefs.
 const ENTRIES_SHARE: u64 = 4;
 /// Contents that are not stored, for each mapping, at most.
-const UNSTORED_SHARE: u64 = 1;
+const UNSTORED_SHARE: u64 = 2;
 /// Regions of addresses for each mapping, at most: neighbours share one.
 const REGION_SHARE: u64 = 1;
 

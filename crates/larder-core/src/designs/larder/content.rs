@@ -171,12 +171,17 @@ impl Record {
 
     /// Returns whether several addresses have this content, some by another number.
     pub fn is_shared(&self) -> bool {
-        self.at & SHARED != 0 || self.refs() > 1
+        self.is_elsewhere() || self.refs() > 1
     }
 
-    /// Notes that other addresses have this content by another number.
-    pub fn share(&mut self) {
-        self.at |= SHARED;
+    /// Returns whether other addresses had this content by another number.
+    pub fn is_elsewhere(&self) -> bool {
+        self.at & SHARED != 0
+    }
+
+    /// Notes whether other addresses have this content by another number.
+    pub fn share(&mut self, is_elsewhere: bool) {
+        self.at = if is_elsewhere { self.at | SHARED } else { self.at & !SHARED };
     }
 }
 
@@ -203,7 +208,7 @@ mod tests {
         let lba = Lba((1 << 40) - 2);
         record.know(&Fingerprint([9; 16]));
         record.keep(true);
-        record.share();
+        record.share(true);
         record.set_owner(lba);
         record.set_class(Class::of_index(CLASSES - 1));
         record.use_at(Stamp((1 << 24) - 1));

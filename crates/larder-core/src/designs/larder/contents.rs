@@ -24,7 +24,12 @@ use hashbrown::HashTable;
 ///
 /// It is that of the fingerprint, or of the address of a content without one.
 pub fn sample_key(lba: Lba, fingerprint: Option<&Fingerprint>) -> u64 {
-    mix(fingerprint.map_or(lba.0, |fingerprint| hash_of(&fingerprint.0)))
+    fingerprint.map_or(mix(lba.0), content_key)
+}
+
+/// Returns the number by which a content with a fingerprint is sampled.
+pub fn content_key(fingerprint: &Fingerprint) -> u64 {
+    mix(hash_of(&fingerprint.0))
 }
 
 /// The state of a content after an address has left it.
@@ -173,6 +178,16 @@ impl Contents {
             0 if self.drop_if_useless(id) => Left::Gone,
             0 => Left::Unnamed,
             _ => Left::Named,
+        }
+    }
+
+    /// Looks whether other addresses still have a content by another number, if they had.
+    pub fn review_sharing(&mut self, id: ContentNumber) {
+        let known = self.record(id).filter(|record| record.is_elsewhere()).and_then(Record::fingerprint);
+        if known.is_some_and(|known| self.find_remembered(&known).is_none())
+            && let Some(record) = self.record_mut(id)
+        {
+            record.share(false);
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
     CHECKPOINT, ENTRIES_SHARE, Larder, REGION_SHARE, UNSTORED_SHARE,
     addresses::{Address, ContentNumber, Kind},
     class::Class,
-    contents::{Left, sample_key},
+    contents::{Left, content_key, sample_key},
     region::Mark,
 };
 use crate::{
@@ -166,6 +166,7 @@ impl Larder {
     fn request(&mut self, id: ContentNumber, lba: Lba, is_read: bool) {
         let heat = self.index.heat(lba);
         let now = self.sample.stamp();
+        self.contents.review_sharing(id);
         let Some(record) = self.contents.record_mut(id) else { return };
         let class = Class::live(heat.own, record.is_shared(), heat.rate);
         record.set_class(class);
@@ -220,9 +221,7 @@ impl Larder {
         let is_shared = lba.is_some_and(|lba| self.others(lba, [gone, None]) > 0);
         let id = self.contents.store(place);
         if let Some(record) = self.contents.record_mut(id) {
-            if is_shared {
-                record.share();
-            }
+            record.share(is_shared);
             if let Some((class, used_at)) = kept {
                 record.set_class(class);
                 record.use_at(used_at);
@@ -325,17 +324,25 @@ impl Larder {
         }
         let fingerprint = self.contents.fingerprint(id);
         let left = self.contents.release(id);
-        if left == Left::Unnamed {
-            let now = self.sample.stamp();
-            if let Some(record) = self.contents.record_mut(id) {
-                record.set_class(record.class().dead());
-                record.use_at(now);
-            }
-        }
-        if left != Left::Named && fingerprint.is_some() {
-            self.sample.lose(sample_key(entry.lba, fingerprint.as_ref()));
+        if let Some(fingerprint) = fingerprint.filter(|_| left != Left::Named) {
+            self.note_unnamed(&fingerprint);
         }
         slot.is_some() && !self.stays_transient(entry)
+    }
+
+    /// Notes that no address names a content any more by one of its numbers. It is dead, unless one
+    /// names it by another.
+    fn note_unnamed(&mut self, fingerprint: &Fingerprint) {
+        let known = self.contents_of(fingerprint);
+        if known.into_iter().flatten().any(|id| self.contents.refs(id) > 0) {
+            return;
+        }
+        let now = self.sample.stamp();
+        if let Some(record) = known[0].and_then(|stored| self.contents.record_mut(stored)) {
+            record.set_class(record.class().dead());
+            record.use_at(now);
+        }
+        self.sample.lose(content_key(fingerprint));
     }
 
     /// Counts the contents at most that are found by a fingerprint.
