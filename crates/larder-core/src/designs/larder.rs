@@ -63,7 +63,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
 /// Maximum bytes of RAM for each mapping.
 ///
 /// They include its content, its region, and its share of the sample and of the write-back data.
-pub const INDEX_BYTES_MAX: u64 = 328 + RECORD_BYTES + DIRTY_SHARE_BYTES_MAX;
+pub const INDEX_BYTES_MAX: u64 = 220 + RECORD_BYTES + DIRTY_SHARE_BYTES_MAX;
 /// Bytes of the knowledge in a checkpoint: the head, a slot, a record, and a cell of a life table.
 const HEAD_BYTES: usize = 23;
 const SLOT_BYTES: usize = 12;

@@ -10,6 +10,7 @@ mod cd_arc;
 #[path = "../common/mod.rs"]
 mod common;
 mod larder;
+mod larder_ram;
 mod ledger;
 mod looks;
 mod nitro_model;

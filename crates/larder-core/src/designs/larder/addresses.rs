@@ -169,14 +169,19 @@ impl Addresses {
         Some(Address { lba, kind, number, is_dirty, is_transient })
     }
 
+    /// Returns the numbers of the runs of a region that has any.
+    #[inline]
+    fn firsts<'a>(&'a self, region: &'a Region) -> &'a [u32] {
+        match region.runs() {
+            1 => std::slice::from_ref(&region.numbers),
+            runs => self.runs.list(runs, region.numbers),
+        }
+    }
+
     #[inline]
     fn number_at(&self, region: &Region, at: u32) -> u32 {
         let (run, steps) = region.run_of(at);
-        let first = match region.runs() {
-            1 => region.numbers,
-            runs => self.runs.get(runs, region.numbers, run),
-        };
-        Region::follow(first, steps)
+        Region::follow(self.firsts(region)[run], steps)
     }
 
     fn entries_of<'a>(&'a self, region: &'a Region) -> impl Iterator<Item = Address> + 'a {
@@ -193,10 +198,10 @@ impl Addresses {
     /// Has the region at `place` the entry with this number at `at`, or none.
     fn set(&mut self, place: usize, at: u32, number: Option<u32>) {
         let region = self.regions[place];
-        let mut numbers: Numbers = [0; CHUNKS as usize];
-        for other in (0..CHUNKS as u32).filter(|&other| region.has(other)) {
-            numbers[other as usize] = self.number_at(&region, other);
-        }
+        let mut numbers: Numbers = match region.runs() {
+            0 => [0; CHUNKS as usize],
+            _ => region.unpack(self.firsts(&region)),
+        };
         let bit = 1 << at;
         let present = match number {
             Some(number) => {

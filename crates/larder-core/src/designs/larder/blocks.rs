@@ -135,8 +135,9 @@ impl Blocks {
         }
     }
 
-    /// Adds a record to a block of its slot, or to a new one if that is full, was ended or is of an
-    /// earlier export. Returns its number.
+    /// Adds a record to a block of its slot, and returns its number.
+    ///
+    /// The block is new if the open one is full, was ended, or is of an earlier export.
     pub fn store(&mut self, open: Option<u32>, slot: SlotId, export: u32, record: Record) -> ContentNumber {
         let has_room = |block: &Block| match &block.items {
             Items::Stored(records) => block.slot == slot && block.export == export && records.len() < BLOCK as usize,

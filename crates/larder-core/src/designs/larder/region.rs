@@ -114,6 +114,20 @@ impl Region {
         if first == ZEROES { ZEROES } else { first + steps }
     }
 
+    /// Returns the numbers of all entries from those of the runs.
+    pub fn unpack(&self, firsts: &[u32]) -> Numbers {
+        let (mut numbers, mut number) = ([0; CHUNKS as usize], 0);
+        let mut firsts = firsts.iter();
+        for at in (0..CHUNKS as u32).filter(|&at| self.has(at)) {
+            number = match self.starts >> at & 1 {
+                1 => firsts.next().copied().unwrap_or(ZEROES),
+                _ => Self::follow(number, 1),
+            };
+            numbers[at as usize] = number;
+        }
+        numbers
+    }
+
     /// Notes the chunks that have an entry, with their numbers. Returns the number of each run, and
     /// their count.
     pub fn set_numbers(&mut self, present: u16, numbers: &Numbers) -> (Numbers, usize) {
@@ -266,6 +280,11 @@ mod tests {
             let (run, steps) = region.run_of(at);
             assert_eq!(Region::follow(firsts[run], steps), numbers[at as usize], "{at}");
         }
+        let unpacked = region.unpack(&firsts[..count]);
+        assert_eq!(
+            (unpacked[1..4].to_vec(), unpacked[5..10].to_vec()),
+            (numbers[1..4].to_vec(), numbers[5..10].to_vec())
+        );
         assert!(!region.has(0) && !region.has(4) && region.has(9) && region.runs() == 5);
     }
 
