@@ -48,7 +48,7 @@ impl Persist for Larder {
                     Lookup::Zero | Lookup::Miss => false,
                 };
             let is_taken = is_needed || self.checkpoint_room.takes(self.live, stored);
-            is_taken.then(|| ExportedMapping { lba: entry.lba, lookup, dirty: entry.is_dirty })
+            is_taken.then_some(ExportedMapping { lba: entry.lba, lookup, dirty: entry.is_dirty })
         };
         self.index.piece(piece).filter_map(exported).collect()
     }
