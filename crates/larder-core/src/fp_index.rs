@@ -17,8 +17,9 @@
 mod export;
 
 use crate::{
-    lba_index::{GENERATION_MASK, SHARDS_MAX},
+    lba_index::GENERATION_MASK,
     recency::{NONE, Neighbours, Nodes, Recency},
+    sharded::SHARDS_MAX,
     types::{Fingerprint, Place, SlotId},
     walk::Walk,
 };

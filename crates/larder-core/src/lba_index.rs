@@ -1,8 +1,7 @@
 //! The LBA index: from a chunk's address to its place (Nitro §3.1, "file index").
 //!
-//! It has base and duplicate entries of 24 bytes in hash tables. The tables are sharded, so that
-//! growing or sweeping one shard is short. An entry has address (40 bits) and flags, offset (22),
-//! length (18) and generation (24 bits of it), slot, CRC.
+//! It has base and duplicate entries of 24 bytes in a hash table of shards. An entry has address
+//! (40 bits) and flags, offset (22), length (18) and generation (24 bits of it), slot, CRC.
 //!
 //! Invariants: at most one entry per address. An entry is dead if its generation is not its slot's.
 //! The owner of the slots decides that, and removes a dead entry on sight or in a sweep.
@@ -11,19 +10,13 @@
 //!
 //! It does not count references, and knows dirty state only as a flag.
 
-use crate::types::{Lba, Place, SlotId, mix};
-use hashbrown::HashTable;
+pub use crate::sharded::SHARDS_USUAL;
 
-/// Shards of an index that is not small, a power of two. More are used if a shard could exceed
-/// [`SHARD_ENTRIES`].
-pub const SHARDS_USUAL: usize = 256;
-/// Entries of a shard in a small index, on average: a checkpoint passes each shard.
-const SHARD_ENTRIES_SMALL: u64 = 256;
-/// Shards of a hash table at most, a power of two.
-pub(crate) const SHARDS_MAX: usize = 1 << 16;
-/// Entries of a shard on average, at most. A scan of them, or a move to a larger table, takes a few
-/// milliseconds.
-const SHARD_ENTRIES: u64 = 1 << 15;
+use crate::{
+    sharded::Sharded,
+    types::{Lba, Place, SlotId, mix},
+};
+
 /// Entries of a table that a scan passes in the time of one search by address.
 pub const GONE_THROUGH: u64 = 16;
 /// Addresses that one look may search for singly, which takes a few milliseconds.
@@ -139,77 +132,53 @@ impl LbaEntry {
 
 /// The index.
 pub struct LbaIndex {
-    /// A power of two of shards.
-    shards: Vec<HashTable<LbaEntry>>,
-    len: usize,
-    /// Bytes of all tables, counted as they change. A status request cannot ask thousands of
-    /// tables.
-    table_bytes: usize,
+    entries: Sharded<LbaEntry>,
 }
 
 fn hash_of(lba: Lba) -> u64 {
     mix(lba.0)
 }
 
+fn hash_of_entry(entry: &LbaEntry) -> u64 {
+    hash_of(entry.lba())
+}
+
 impl LbaIndex {
     /// Creates an empty index for `entries_max` entries; it does not refuse more.
     pub fn new(entries_max: u64) -> Self {
-        let usual = (entries_max / SHARD_ENTRIES_SMALL).clamp(1, SHARDS_USUAL as u64);
-        let shards = usual.max(entries_max / SHARD_ENTRIES).min(SHARDS_MAX as u64).next_power_of_two();
-        LbaIndex { shards: (0..shards).map(|_| HashTable::new()).collect(), len: 0, table_bytes: 0 }
-    }
-
-    #[inline]
-    fn shard_of(&self, hash: u64) -> usize {
-        // Bits that the table of the shard uses neither for the bucket (low) nor for the tag (top
-        // seven).
-        (hash >> 40) as usize & (self.shards.len() - 1)
+        LbaIndex { entries: Sharded::new(entries_max) }
     }
 
     /// Counts the shards.
     pub fn shard_count(&self) -> usize {
-        self.shards.len()
+        self.entries.shard_count()
     }
 
     /// Counts the entries, dead ones included.
     pub fn len(&self) -> usize {
-        self.len
+        self.entries.len()
     }
 
     /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Returns the bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.shards.capacity() * size_of::<HashTable<LbaEntry>>() + self.table_bytes
-    }
-
-    /// Changes a table's size and updates the count of its bytes.
-    fn resize(table_bytes: &mut usize, table: &mut HashTable<LbaEntry>, change: impl FnOnce(&mut HashTable<LbaEntry>)) {
-        *table_bytes -= table.allocation_size();
-        change(table);
-        *table_bytes += table.allocation_size();
+        self.entries.ram_bytes()
     }
 
     /// Makes room for `entries` more, spread over the shards. No shard gets more than it would by
     /// growing.
     pub fn reserve(&mut self, entries: u64) {
-        let each = (entries / self.shards.len() as u64) as usize;
-        if each == 0 {
-            return;
-        }
-        for shard in &mut self.shards {
-            Self::resize(&mut self.table_bytes, shard, |shard| shard.reserve(each, |entry| hash_of(entry.lba())));
-        }
+        self.entries.reserve(entries, hash_of_entry);
     }
 
     /// Returns the entry for `lba`.
     #[inline]
     pub fn get(&self, lba: Lba) -> Option<&LbaEntry> {
-        let hash = hash_of(lba);
-        self.shards[self.shard_of(hash)].find(hash, |entry| entry.lba() == lba)
+        self.entries.find(hash_of(lba), |entry| entry.lba() == lba)
     }
 
     /// Reads the memory of a search for `lba`, so that the next search finds it in the processor's
@@ -221,33 +190,22 @@ impl LbaIndex {
 
     /// Returns the entry for `lba`, for a change of its flags.
     pub fn get_mut(&mut self, lba: Lba) -> Option<&mut LbaEntry> {
-        let hash = hash_of(lba);
-        let at = self.shard_of(hash);
-        self.shards[at].find_mut(hash, |entry| entry.lba() == lba)
+        self.entries.find_mut(hash_of(lba), |entry| entry.lba() == lba)
     }
 
     /// Inserts `entry`; returns the replaced entry of its address.
     pub fn insert(&mut self, entry: LbaEntry) -> Option<LbaEntry> {
-        let hash = hash_of(entry.lba());
-        let at = self.shard_of(hash);
-        let shard = &mut self.shards[at];
-        match shard.find_mut(hash, |old| old.lba() == entry.lba()) {
-            Some(old) => Some(std::mem::replace(old, entry)),
-            None => {
-                if shard.len() == shard.capacity() {
-                    Self::resize(&mut self.table_bytes, shard, |shard| shard.reserve(1, |entry| hash_of(entry.lba())));
-                }
-                shard.insert_unique(hash, entry, |entry| hash_of(entry.lba()));
-                self.len += 1;
-                None
-            }
+        if let Some(old) = self.get_mut(entry.lba()) {
+            return Some(std::mem::replace(old, entry));
         }
+        self.entries.insert(hash_of_entry(&entry), entry, hash_of_entry);
+        None
     }
 
     /// Returns the addresses in a run that have an entry, dead entries included, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = Lba(first.0.saturating_add(count));
-        let passed = (self.len + self.shard_count()) as u64;
+        let passed = (self.len() + self.shard_count()) as u64;
         if count <= passed / GONE_THROUGH {
             return (first.0..end.0).map(Lba).filter(|&lba| self.get(lba).is_some()).collect();
         }
@@ -262,37 +220,18 @@ impl LbaIndex {
     /// At most `entries_max` of them have an entry. The look searches for few addresses, or scans a
     /// small index.
     pub fn span(&self, first: Lba, count: u64, entries_max: usize) -> u64 {
-        let count = if self.len as u64 / GONE_THROUGH <= ASKED_MAX { count } else { count.min(ASKED_MAX) };
+        let count = if self.len() as u64 / GONE_THROUGH <= ASKED_MAX { count } else { count.min(ASKED_MAX) };
         self.in_run(first, count).get(entries_max).map_or(count, |lba| lba.0 - first.0)
     }
 
     /// Removes the entry for `lba`.
     pub fn remove(&mut self, lba: Lba) -> Option<LbaEntry> {
-        let hash = hash_of(lba);
-        let at = self.shard_of(hash);
-        match self.shards[at].find_entry(hash, |entry| entry.lba() == lba) {
-            Ok(found) => {
-                self.len -= 1;
-                Some(found.remove().0)
-            }
-            Err(_) => None,
-        }
+        self.entries.remove(hash_of(lba), |entry| entry.lba() == lba)
     }
 
     /// Removes entries of `shard` that `keep` refuses; returns how many.
     pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&LbaEntry) -> bool) -> usize {
-        let shards = self.shards.len();
-        let table = &mut self.shards[shard % shards];
-        let before = table.len();
-        table.retain(|entry| keep(entry));
-        let gone = before - table.len();
-        self.len -= gone;
-        // A table that shrank much gives its memory back.
-        if table.len() < table.capacity() / 8 {
-            let entries = table.len() * 2;
-            Self::resize(&mut self.table_bytes, table, |table| table.shrink_to(entries, |entry| hash_of(entry.lba())));
-        }
-        gone
+        self.entries.sweep(shard, |entry| keep(entry), hash_of_entry)
     }
 
     /// Returns up to `max` chosen addresses of the shard whose turn it is.
@@ -309,9 +248,7 @@ impl LbaIndex {
 
     /// Returns the entries of `shard`, in no useful order.
     pub fn shard(&self, shard: usize) -> impl Iterator<Item = &LbaEntry> {
-        let table = &self.shards[shard % self.shards.len()];
-        // A scan of all shards of a small index would wait for the memory of many empty tables.
-        (!table.is_empty()).then(|| table.iter()).into_iter().flatten()
+        self.entries.shard(shard)
     }
 }
 
@@ -358,25 +295,14 @@ mod tests {
     #[test]
     fn insert_replaces_and_sweep_removes() {
         let mut index = LbaIndex::new(10_000);
-        let counts_its_bytes = |index: &LbaIndex| {
-            let tables = index.shards.iter().map(|shard| shard.allocation_size()).sum::<usize>();
-            assert_eq!(index.table_bytes, tables);
-            tables
-        };
         for i in 0..10_000 {
             assert!(index.insert(LbaEntry::new(Lba(i), EntryKind::Zero, None, i % 2 == 0)).is_none());
         }
         assert!(index.insert(LbaEntry::new(Lba(7), EntryKind::Zero, None, true)).is_some());
         assert_eq!(index.len(), 10_000);
-        let grown = counts_its_bytes(&index);
         let gone: usize = (0..index.shard_count()).map(|shard| index.sweep_shard(shard, |entry| entry.dirty())).sum();
         assert_eq!((gone, index.len()), (4999, 5001));
         assert!(index.remove(Lba(0)).is_some() && index.get(Lba(0)).is_none());
         assert!(index.ram_bytes() > 5000 * 24);
-        (0..index.shard_count()).for_each(|shard| _ = index.sweep_shard(shard, |entry| entry.lba().0 % 64 == 1));
-        let shrunk = counts_its_bytes(&index);
-        assert!(shrunk < grown / 4, "{shrunk} of {grown} bytes");
-        index.reserve(20_000);
-        assert!(counts_its_bytes(&index) > grown);
     }
 }

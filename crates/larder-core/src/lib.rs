@@ -28,6 +28,7 @@ pub mod packing;
 pub mod pages;
 pub mod ranges;
 pub mod region;
+pub(crate) mod sharded;
 pub mod slots;
 pub mod slotted;
 pub mod streams;

@@ -118,8 +118,8 @@ impl Larder {
     /// Creates an empty cache.
     pub fn new(config: DesignConfig) -> Self {
         Larder {
-            index: Addresses::new(),
-            contents: Contents::new(config.slot_count),
+            index: Addresses::new(config.mappings_max.saturating_mul(REGION_SHARE)),
+            contents: Contents::new(config.slot_count, config.mappings_max.saturating_mul(1 + UNSTORED_SHARE)),
             slots: SlotTable::new(config.slot_count),
             fragments: PageMap::default(),
             sample: Sample::new(config.mappings_max),

@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     lba_index::GONE_THROUGH,
+    sharded::Sharded,
     types::{Lba, mix},
 };
-use hashbrown::HashTable;
 
 /// The number of a content: below [`ContentNumber::END`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,7 +77,7 @@ impl Address {
 /// See the module.
 pub struct Addresses {
     pub(super) regions: Vec<Region>,
-    by_number: HashTable<u32>,
+    by_number: Sharded<u32>,
     /// Places of regions that stand for no addresses.
     vacant: Vec<u32>,
     runs: Runs,
@@ -95,11 +95,11 @@ fn split(lba: Lba) -> (u64, u32) {
 }
 
 impl Addresses {
-    /// Returns an empty index.
-    pub fn new() -> Addresses {
+    /// Returns an empty index for so many regions; it does not refuse more.
+    pub fn new(regions_max: u64) -> Addresses {
         Addresses {
             regions: Vec::new(),
-            by_number: HashTable::new(),
+            by_number: Sharded::new(regions_max),
             vacant: Vec::new(),
             runs: Runs::default(),
             entries: 0,
@@ -149,7 +149,7 @@ impl Addresses {
             None => growth::push(&mut self.regions, Region::new(number)),
         };
         let regions = &self.regions;
-        self.by_number.insert_unique(mix(number), place as u32, |&place| mix(regions[place as usize].number()));
+        self.by_number.insert(mix(number), place as u32, |&place| mix(regions[place as usize].number()));
         (place, at)
     }
 
@@ -323,9 +323,7 @@ impl Addresses {
     pub fn remove_region(&mut self, place: usize) {
         let region = self.regions[place];
         debug_assert!(region.present() == 0 && !region.is_vacant());
-        if let Ok(found) = self.by_number.find_entry(mix(region.number()), |&found| found as usize == place) {
-            found.remove();
-        }
+        self.by_number.remove(mix(region.number()), |&found| found as usize == place);
         if region.is_rewritten() {
             self.neighbourhoods.forget(region.number());
         }
@@ -337,7 +335,7 @@ impl Addresses {
     pub fn ram_bytes(&self) -> usize {
         self.regions.capacity() * size_of::<Region>()
             + self.vacant.capacity() * size_of::<u32>()
-            + self.by_number.allocation_size()
+            + self.by_number.ram_bytes()
             + self.runs.ram_bytes()
             + self.neighbourhoods.ram_bytes()
     }
@@ -354,7 +352,7 @@ mod tests {
 
     #[test]
     fn entries_are_those_of_a_map_whatever_happens() {
-        let mut index = Addresses::new();
+        let mut index = Addresses::new(0);
         let mut model: BTreeMap<u64, Address> = BTreeMap::new();
         let mut state = 11u64;
         let mut draw = |below: u64| {
@@ -392,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_where_it_has_many_entries() {
-        let mut index = Addresses::new();
+        let mut index = Addresses::new(0);
         (0..1000).for_each(|i| _ = index.insert(entry(i * 7, i as u32)));
         // A look goes by region over a short run, by entry over a long one.
         for count in [60, 7 * 1000, 1 << 40] {
@@ -407,7 +405,7 @@ mod tests {
 
     #[test]
     fn neighbours_that_were_stored_together_cost_two_or_three_bytes() {
-        let mut index = Addresses::new();
+        let mut index = Addresses::new(0);
         (0..100_000).for_each(|i| _ = index.insert(entry(i, i as u32)));
         let each = index.ram_bytes() as f64 / 100_000.0;
         assert!(each < 3.5, "{each} bytes");
@@ -415,7 +413,7 @@ mod tests {
 
     #[test]
     fn the_hand_finds_regions_that_were_not_used_for_a_turn() {
-        let mut index = Addresses::new();
+        let mut index = Addresses::new(0);
         for number in 0..100 {
             index.insert(entry(number * 16, 5));
         }

@@ -17,8 +17,10 @@ use super::{
     content::{REFS_MAX, Record, Remembered, hash_of},
     heat::ByNumber,
 };
-use crate::types::{Fingerprint, Lba, Place, SlotId, mix};
-use hashbrown::HashTable;
+use crate::{
+    sharded::Sharded,
+    types::{Fingerprint, Lba, Place, SlotId, mix},
+};
 
 /// Returns the number by which contents are sampled.
 ///
@@ -56,7 +58,7 @@ struct SlotRecords {
 /// See the module.
 pub struct Contents {
     blocks: Blocks,
-    found: HashTable<u32>,
+    found: Sharded<u32>,
     slots: Vec<SlotRecords>,
     record_capacity: usize,
     stored: usize,
@@ -71,11 +73,11 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns no content, for so many slots.
-    pub fn new(slot_count: u32) -> Contents {
+    /// Returns no content, for so many slots and contents; it does not refuse more contents.
+    pub fn new(slot_count: u32, contents_max: u64) -> Contents {
         Contents {
             blocks: Blocks::default(),
-            found: HashTable::new(),
+            found: Sharded::new(contents_max),
             slots: (0..slot_count).map(|_| SlotRecords::default()).collect(),
             record_capacity: 0,
             stored: 0,
@@ -233,14 +235,12 @@ impl Contents {
 
     fn lead_to(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
         let blocks = &self.blocks;
-        self.found.insert_unique(hash_of(&fingerprint.0), id.0, |&id| Self::hash(blocks, id));
+        self.found.insert(hash_of(&fingerprint.0), id.0, |&id| Self::hash(blocks, id));
     }
 
     /// Ends the search that leads to a content.
     fn mislay(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
-        if let Ok(entry) = self.found.find_entry(hash_of(&fingerprint.0), |&known| known == id.0) {
-            entry.remove();
-        }
+        self.found.remove(hash_of(&fingerprint.0), |&known| known == id.0);
     }
 
     /// Returns the content that is stored at a place.
@@ -454,14 +454,14 @@ impl Contents {
     }
 
     /// Makes room for so many known contents.
-    pub fn reserve(&mut self, contents: usize) {
+    pub fn reserve(&mut self, contents: u64) {
         let blocks = &self.blocks;
         self.found.reserve(contents, |&id| Self::hash(blocks, id));
     }
 
     /// Returns the bytes that the search by fingerprint has allocated.
     pub fn search_ram_bytes(&self) -> usize {
-        self.found.allocation_size()
+        self.found.ram_bytes()
     }
 
     /// Returns the other allocated bytes.
@@ -494,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_content_is_found_while_it_is_stored_or_named() {
-        let mut contents = Contents::new(4);
+        let mut contents = Contents::new(4, 0);
         let id = add(&mut contents, 1, &place(2, 500));
         contents.name(id);
         assert_eq!(contents.find(&fp(1)), Some(id));
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_leads_to_its_newest_content() {
-        let mut contents = Contents::new(4);
+        let mut contents = Contents::new(4, 0);
         let [old, new] = [0, 1].map(|slot| {
             let id = add(&mut contents, 7, &place(slot, 64));
             contents.name(id);
@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn records_are_in_order_however_they_come() {
-        let mut contents = Contents::new(1);
+        let mut contents = Contents::new(1, 0);
         for offset in [300, 100, 200, 400] {
             contents.store(&place(0, offset));
         }
@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn references_are_exact_however_many() {
-        let mut contents = Contents::new(1);
+        let mut contents = Contents::new(1, 0);
         let id = add(&mut contents, 1, &place(0, 0));
         (0..1000).for_each(|_| contents.name(id));
         (0..500).for_each(|_| assert_eq!(contents.release(id), Left::Named));
@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn a_kept_content_hands_its_knowledge_on_once() {
-        let mut contents = Contents::new(2);
+        let mut contents = Contents::new(2, 0);
         let id = add(&mut contents, 1, &place(0, 0));
         contents.name(id);
         let class = Class::live(2, true, 0.9);
@@ -568,7 +568,7 @@ mod tests {
 
     #[test]
     fn an_export_tells_each_known_content_once() {
-        let mut contents = Contents::new(2);
+        let mut contents = Contents::new(2, 0);
         for i in 0..200 {
             add(&mut contents, i, &place(0, u32::from(i)));
         }
@@ -586,7 +586,7 @@ mod tests {
 
     #[test]
     fn numbers_are_used_again_and_ram_goes_with_the_contents() {
-        let mut contents = Contents::new(8);
+        let mut contents = Contents::new(8, 0);
         let mut named = Vec::new();
         for round in 0..200u32 {
             let slot = round % 8;

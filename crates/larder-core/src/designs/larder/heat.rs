@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn reads_count_until_a_write_and_trims_forget() {
-        let mut addresses = Addresses::new();
+        let mut addresses = Addresses::new(0);
         let lba = Lba(35);
         let heat = |addresses: &Addresses| (addresses.heat(lba).own, addresses.heat(lba).is_reread);
         let seen: Vec<_> = (0..5)
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn many_rewritten_regions_stand_for_their_neighbourhood_while_they_are_known() {
-        let mut addresses = Addresses::new();
+        let mut addresses = Addresses::new(0);
         let chunk = |region: u64| Lba(region * CHUNKS + 3);
         for region in 0..7 {
             addresses.rewrite(chunk(region));

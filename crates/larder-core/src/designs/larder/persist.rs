@@ -76,7 +76,7 @@ impl Persist for Larder {
     fn begin_restore(&mut self, _mappings: u64, fingerprints: u64) {
         self.restoring = true;
         self.pages = Some(Pages::default());
-        self.contents.reserve(fingerprints.min(self.config.mappings_max) as usize);
+        self.contents.reserve(fingerprints.min(self.config.mappings_max));
     }
 
     fn touch(&self, lba: Lba) {
