@@ -11,6 +11,7 @@
 mod addresses;
 mod ages;
 mod blocks;
+mod by_number;
 mod checkpoint_room;
 mod class;
 mod content;
@@ -21,6 +22,7 @@ mod history;
 mod lifetimes;
 mod mapping;
 mod memory;
+mod neighbourhoods;
 mod persist;
 mod price;
 mod region;
@@ -38,7 +40,7 @@ use crate::{
     slots::SlotTable,
     types::{SectorMap, SlotId},
 };
-use addresses::{Address, Addresses, Kind};
+use addresses::{Address, AddressIndex, Kind};
 use ages::BINS;
 use checkpoint_room::CheckpointRoom;
 use class::CLASSES;
@@ -86,7 +88,7 @@ const REGION_SHARE: u64 = 1;
 /// The design's state.
 pub struct Larder {
     config: DesignConfig,
-    index: Addresses,
+    index: AddressIndex,
     contents: Contents,
     slots: SlotTable,
     fragments: PageMap<SectorMap>,
@@ -118,7 +120,7 @@ impl Larder {
     /// Creates an empty cache.
     pub fn new(config: DesignConfig) -> Self {
         Larder {
-            index: Addresses::new(config.mappings_max.saturating_mul(REGION_SHARE)),
+            index: AddressIndex::new(config.mappings_max.saturating_mul(REGION_SHARE)),
             contents: Contents::new(config.slot_count, config.mappings_max.saturating_mul(1 + UNSTORED_SHARE)),
             slots: SlotTable::new(config.slot_count),
             fragments: PageMap::default(),

@@ -11,7 +11,8 @@
 
 use super::{
     growth,
-    region::{CHUNKS, Mark, Numbers, Region, ZEROES},
+    neighbourhoods::Neighbourhoods,
+    region::{AddressRegion, CHUNKS, Mark, RegionNumbers, ZEROES},
     runs::Runs,
 };
 use crate::{
@@ -75,8 +76,8 @@ impl Address {
 }
 
 /// See the module.
-pub struct Addresses {
-    pub(super) regions: Vec<Region>,
+pub struct AddressIndex {
+    pub(super) regions: Vec<AddressRegion>,
     by_number: Sharded<u32>,
     /// Places of regions that stand for no addresses.
     vacant: Vec<u32>,
@@ -85,7 +86,7 @@ pub struct Addresses {
     /// Regions with entries.
     occupied: usize,
     hand: usize,
-    pub(super) neighbourhoods: super::heat::Neighbourhoods,
+    pub(super) neighbourhoods: Neighbourhoods,
 }
 
 /// Returns the number of the region of an address, and the chunk in it.
@@ -94,10 +95,10 @@ fn split(lba: Lba) -> (u64, u32) {
     (lba.0 / CHUNKS, (lba.0 % CHUNKS) as u32)
 }
 
-impl Addresses {
+impl AddressIndex {
     /// Returns an empty index for so many regions; it does not refuse more.
-    pub fn new(regions_max: u64) -> Addresses {
-        Addresses {
+    pub fn new(regions_max: u64) -> AddressIndex {
+        AddressIndex {
             regions: Vec::new(),
             by_number: Sharded::new(regions_max),
             vacant: Vec::new(),
@@ -105,7 +106,7 @@ impl Addresses {
             entries: 0,
             occupied: 0,
             hand: 0,
-            neighbourhoods: super::heat::Neighbourhoods::default(),
+            neighbourhoods: Neighbourhoods::default(),
         }
     }
 
@@ -143,10 +144,10 @@ impl Addresses {
         }
         let place = match self.vacant.pop() {
             Some(place) => {
-                self.regions[place as usize] = Region::new(number);
+                self.regions[place as usize] = AddressRegion::new(number);
                 place as usize
             }
-            None => growth::push(&mut self.regions, Region::new(number)),
+            None => growth::push(&mut self.regions, AddressRegion::new(number)),
         };
         let regions = &self.regions;
         self.by_number.insert(mix(number), place as u32, |&place| mix(regions[place as usize].number()));
@@ -154,7 +155,7 @@ impl Addresses {
     }
 
     #[inline]
-    fn entry_at(&self, region: &Region, at: u32) -> Option<Address> {
+    fn entry_at(&self, region: &AddressRegion, at: u32) -> Option<Address> {
         if !region.has(at) {
             return None;
         }
@@ -171,7 +172,7 @@ impl Addresses {
 
     /// Returns the numbers of the runs of a region that has any.
     #[inline]
-    fn firsts<'a>(&'a self, region: &'a Region) -> &'a [u32] {
+    fn firsts<'a>(&'a self, region: &'a AddressRegion) -> &'a [u32] {
         match region.runs() {
             1 => std::slice::from_ref(&region.numbers),
             runs => self.runs.list(runs, region.numbers),
@@ -179,12 +180,12 @@ impl Addresses {
     }
 
     #[inline]
-    fn number_at(&self, region: &Region, at: u32) -> u32 {
+    fn number_at(&self, region: &AddressRegion, at: u32) -> u32 {
         let (run, steps) = region.run_of(at);
-        Region::follow(self.firsts(region)[run], steps)
+        AddressRegion::follow(self.firsts(region)[run], steps)
     }
 
-    fn entries_of<'a>(&'a self, region: &'a Region) -> impl Iterator<Item = Address> + 'a {
+    fn entries_of<'a>(&'a self, region: &'a AddressRegion) -> impl Iterator<Item = Address> + 'a {
         (0..CHUNKS as u32).filter_map(|at| self.entry_at(region, at))
     }
 
@@ -198,7 +199,7 @@ impl Addresses {
     /// Has the region at `place` the entry with this number at `at`, or none.
     fn set(&mut self, place: usize, at: u32, number: Option<u32>) {
         let region = self.regions[place];
-        let mut numbers: Numbers = match region.runs() {
+        let mut numbers: RegionNumbers = match region.runs() {
             0 => [0; CHUNKS as usize],
             _ => region.unpack(self.firsts(&region)),
         };
@@ -259,10 +260,11 @@ impl Addresses {
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = first.0.saturating_add(count);
         let (from, to) = (first.0 / CHUNKS, end.div_ceil(CHUNKS));
-        let mut regions: Vec<&Region> = match to.saturating_sub(from) <= 1 + self.regions.len() as u64 / GONE_THROUGH {
-            true => (from..to).filter_map(|number| self.find(number)).map(|place| &self.regions[place]).collect(),
-            false => self.regions.iter().filter(|region| (from..to).contains(&region.number())).collect(),
-        };
+        let mut regions: Vec<&AddressRegion> =
+            match to.saturating_sub(from) <= 1 + self.regions.len() as u64 / GONE_THROUGH {
+                true => (from..to).filter_map(|number| self.find(number)).map(|place| &self.regions[place]).collect(),
+                false => self.regions.iter().filter(|region| (from..to).contains(&region.number())).collect(),
+            };
         regions.retain(|region| region.present() != 0);
         regions.sort_unstable_by_key(|region| region.number());
         let all = regions.into_iter().flat_map(|region| {
@@ -333,7 +335,7 @@ impl Addresses {
 
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> usize {
-        self.regions.capacity() * size_of::<Region>()
+        self.regions.capacity() * size_of::<AddressRegion>()
             + self.vacant.capacity() * size_of::<u32>()
             + self.by_number.ram_bytes()
             + self.runs.ram_bytes()
@@ -352,7 +354,7 @@ mod tests {
 
     #[test]
     fn entries_are_those_of_a_map_whatever_happens() {
-        let mut index = Addresses::new(0);
+        let mut index = AddressIndex::new(0);
         let mut model: BTreeMap<u64, Address> = BTreeMap::new();
         let mut state = 11u64;
         let mut draw = |below: u64| {
@@ -390,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_where_it_has_many_entries() {
-        let mut index = Addresses::new(0);
+        let mut index = AddressIndex::new(0);
         (0..1000).for_each(|i| _ = index.insert(entry(i * 7, i as u32)));
         // A look goes by region over a short run, by entry over a long one.
         for count in [60, 7 * 1000, 1 << 40] {
@@ -405,7 +407,7 @@ mod tests {
 
     #[test]
     fn neighbours_that_were_stored_together_cost_two_or_three_bytes() {
-        let mut index = Addresses::new(0);
+        let mut index = AddressIndex::new(0);
         (0..100_000).for_each(|i| _ = index.insert(entry(i, i as u32)));
         let each = index.ram_bytes() as f64 / 100_000.0;
         assert!(each < 3.5, "{each} bytes");
@@ -413,7 +415,7 @@ mod tests {
 
     #[test]
     fn the_hand_finds_regions_that_were_not_used_for_a_turn() {
-        let mut index = Addresses::new(0);
+        let mut index = AddressIndex::new(0);
         for number in 0..100 {
             index.insert(entry(number * 16, 5));
         }

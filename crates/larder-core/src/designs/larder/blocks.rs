@@ -11,7 +11,7 @@
 
 use super::{
     addresses::ContentNumber,
-    content::{Record, Remembered},
+    content::{ContentRecord, Remembered},
     growth,
 };
 use crate::types::SlotId;
@@ -21,27 +21,27 @@ const BLOCK: u32 = 64;
 /// Records for which a block has room at first.
 const ROOM_FIRST: usize = 8;
 
-enum Items {
+enum BlockItems {
     /// All numbers from the first one on.
-    Stored(Vec<Record>),
+    Stored(Vec<ContentRecord>),
     /// Those in use alone, in order.
     Remembered(Vec<Remembered>),
 }
 
-struct Block {
+struct ContentBlock {
     /// Numbers in use.
     used: u64,
     /// The slot of its records.
     slot: SlotId,
     /// The export before which it began.
     export: u32,
-    items: Items,
+    items: BlockItems,
 }
 
 /// A content.
-pub enum Content<'a> {
+pub enum ContentView<'a> {
     /// It has a record in a slot.
-    Stored(SlotId, &'a Record),
+    Stored(SlotId, &'a ContentRecord),
     /// It has none.
     Remembered(&'a Remembered),
 }
@@ -49,15 +49,15 @@ pub enum Content<'a> {
 /// A content, to change it.
 pub enum ContentMut<'a> {
     /// It has a record.
-    Stored(&'a mut Record),
+    Stored(&'a mut ContentRecord),
     /// It has none.
     Remembered(&'a mut Remembered),
 }
 
 /// See the module.
 #[derive(Default)]
-pub struct Blocks {
-    blocks: Vec<Block>,
+pub struct ContentBlocks {
+    blocks: Vec<ContentBlock>,
     unused: Vec<u32>,
     /// Bytes of the lists in the blocks.
     item_bytes: usize,
@@ -72,16 +72,16 @@ fn split(id: ContentNumber) -> (usize, u32) {
     ((id.0 / BLOCK) as usize, id.0 % BLOCK)
 }
 
-impl Items {
+impl BlockItems {
     fn bytes(&self) -> usize {
         match self {
-            Items::Stored(records) => records.capacity() * size_of::<Record>(),
-            Items::Remembered(items) => items.capacity() * size_of::<Remembered>(),
+            BlockItems::Stored(records) => records.capacity() * size_of::<ContentRecord>(),
+            BlockItems::Remembered(items) => items.capacity() * size_of::<Remembered>(),
         }
     }
 }
 
-impl Block {
+impl ContentBlock {
     /// Returns the number of items in use before a position.
     #[inline]
     fn rank(&self, at: u32) -> usize {
@@ -89,7 +89,7 @@ impl Block {
     }
 }
 
-impl Blocks {
+impl ContentBlocks {
     /// Returns the block of a number.
     pub fn block_of(id: ContentNumber) -> u32 {
         id.0 / BLOCK
@@ -97,13 +97,13 @@ impl Blocks {
 
     /// Returns a content.
     #[inline]
-    pub fn get(&self, id: ContentNumber) -> Content<'_> {
+    pub fn get(&self, id: ContentNumber) -> ContentView<'_> {
         let (block, at) = split(id);
         let block = &self.blocks[block];
         debug_assert!(block.used >> at & 1 == 1);
         match &block.items {
-            Items::Stored(records) => Content::Stored(block.slot, &records[at as usize]),
-            Items::Remembered(items) => Content::Remembered(&items[block.rank(at)]),
+            BlockItems::Stored(records) => ContentView::Stored(block.slot, &records[at as usize]),
+            BlockItems::Remembered(items) => ContentView::Remembered(&items[block.rank(at)]),
         }
     }
 
@@ -115,8 +115,8 @@ impl Blocks {
         debug_assert!(block.used >> at & 1 == 1);
         let rank = block.rank(at);
         match &mut block.items {
-            Items::Stored(records) => ContentMut::Stored(&mut records[at as usize]),
-            Items::Remembered(items) => ContentMut::Remembered(&mut items[rank]),
+            BlockItems::Stored(records) => ContentMut::Stored(&mut records[at as usize]),
+            BlockItems::Remembered(items) => ContentMut::Remembered(&mut items[rank]),
         }
     }
 
@@ -125,7 +125,7 @@ impl Blocks {
         self.remembered
     }
 
-    fn begin(&mut self, block: Block) -> u32 {
+    fn begin(&mut self, block: ContentBlock) -> u32 {
         match self.unused.pop() {
             Some(at) => {
                 self.blocks[at as usize] = block;
@@ -138,21 +138,28 @@ impl Blocks {
     /// Adds a record to a block of its slot, and returns its number.
     ///
     /// The block is new if the open one is full, was ended, or is of an earlier export.
-    pub fn store(&mut self, open: Option<u32>, slot: SlotId, export: u32, record: Record) -> ContentNumber {
-        let has_room = |block: &Block| match &block.items {
-            Items::Stored(records) => block.slot == slot && block.export == export && records.len() < BLOCK as usize,
-            Items::Remembered(_) => false,
+    pub fn store(&mut self, open: Option<u32>, slot: SlotId, export: u32, record: ContentRecord) -> ContentNumber {
+        let has_room = |block: &ContentBlock| match &block.items {
+            BlockItems::Stored(records) => {
+                block.slot == slot && block.export == export && records.len() < BLOCK as usize
+            }
+            BlockItems::Remembered(_) => false,
         };
         let at = match open.filter(|&open| has_room(&self.blocks[open as usize])) {
             Some(open) => open,
             None => {
                 open.into_iter().for_each(|open| self.shrink(open));
-                self.begin(Block { used: 0, slot, export, items: Items::Stored(Vec::with_capacity(ROOM_FIRST)) })
+                self.begin(ContentBlock {
+                    used: 0,
+                    slot,
+                    export,
+                    items: BlockItems::Stored(Vec::with_capacity(ROOM_FIRST)),
+                })
             }
         };
         let block = &mut self.blocks[at as usize];
         let before = if block.used == 0 { 0 } else { block.items.bytes() };
-        let Items::Stored(records) = &mut block.items else { unreachable!("it has room for records") };
+        let BlockItems::Stored(records) = &mut block.items else { unreachable!("it has room for records") };
         let position = records.len() as u32;
         records.push(record);
         block.used |= 1 << position;
@@ -166,15 +173,15 @@ impl Blocks {
             Some(open) => open,
             None => {
                 self.end_open();
-                let items = Items::Remembered(Vec::with_capacity(ROOM_FIRST));
+                let items = BlockItems::Remembered(Vec::with_capacity(ROOM_FIRST));
                 self.item_bytes += items.bytes();
-                (self.begin(Block { used: 0, slot: SlotId(u32::MAX), export: 0, items }), 0)
+                (self.begin(ContentBlock { used: 0, slot: SlotId(u32::MAX), export: 0, items }), 0)
             }
         };
         self.open = Some((at, position + 1));
         let block = &mut self.blocks[at as usize];
         self.item_bytes -= block.items.bytes();
-        let Items::Remembered(items) = &mut block.items else { unreachable!("it was begun so") };
+        let BlockItems::Remembered(items) = &mut block.items else { unreachable!("it was begun so") };
         items.push(content);
         block.used |= 1 << position;
         self.item_bytes += block.items.bytes();
@@ -194,8 +201,8 @@ impl Blocks {
         let block = &mut self.blocks[at as usize];
         let before = block.items.bytes();
         match &mut block.items {
-            _ if block.used == 0 && !is_open => block.items = Items::Remembered(Vec::new()),
-            Items::Remembered(items) if items.len() * 2 <= items.capacity() => items.shrink_to_fit(),
+            _ if block.used == 0 && !is_open => block.items = BlockItems::Remembered(Vec::new()),
+            BlockItems::Remembered(items) if items.len() * 2 <= items.capacity() => items.shrink_to_fit(),
             _ => return,
         }
         self.item_bytes = self.item_bytes - before + block.items.bytes();
@@ -208,7 +215,7 @@ impl Blocks {
     pub fn shrink(&mut self, at: u32) {
         let block = &mut self.blocks[at as usize];
         self.item_bytes -= block.items.bytes();
-        if let Items::Stored(records) = &mut block.items {
+        if let BlockItems::Stored(records) = &mut block.items {
             records.shrink_to_fit();
         }
         self.item_bytes += block.items.bytes();
@@ -219,7 +226,7 @@ impl Blocks {
         let (at, position) = split(id);
         let block = &mut self.blocks[at];
         let rank = block.rank(position);
-        if let Items::Remembered(items) = &mut block.items {
+        if let BlockItems::Remembered(items) = &mut block.items {
             items.remove(rank);
             self.remembered -= 1;
         }
@@ -228,10 +235,10 @@ impl Blocks {
     }
 
     /// Remembers those records of a block that `kept` returns; the others are gone.
-    pub fn end(&mut self, at: u32, mut kept: impl FnMut(ContentNumber, &Record) -> Option<Remembered>) {
+    pub fn end(&mut self, at: u32, mut kept: impl FnMut(ContentNumber, &ContentRecord) -> Option<Remembered>) {
         let block = &mut self.blocks[at as usize];
         let before = block.items.bytes();
-        let Items::Stored(records) = &block.items else { return };
+        let BlockItems::Stored(records) = &block.items else { return };
         let (mut items, mut used) = (Vec::new(), 0);
         for (position, record) in (0..BLOCK).zip(records).filter(|(position, _)| block.used >> position & 1 == 1) {
             if let Some(content) = kept(ContentNumber(at * BLOCK + position), record) {
@@ -242,7 +249,7 @@ impl Blocks {
         block.used = used;
         items.shrink_to_fit();
         self.remembered += items.len();
-        block.items = Items::Remembered(items);
+        block.items = BlockItems::Remembered(items);
         self.item_bytes = self.item_bytes - before + block.items.bytes();
         self.settle(at);
     }
@@ -253,10 +260,14 @@ impl Blocks {
     }
 
     /// Returns the stored contents of a block that began before an export, or all.
-    pub fn stored_in(&self, at: usize, before: Option<u32>) -> impl Iterator<Item = (ContentNumber, &Record)> + '_ {
+    pub fn stored_in(
+        &self,
+        at: usize,
+        before: Option<u32>,
+    ) -> impl Iterator<Item = (ContentNumber, &ContentRecord)> + '_ {
         let block = &self.blocks[at];
         let records = match &block.items {
-            Items::Stored(records) if before.is_none_or(|export| block.export != export) => records.as_slice(),
+            BlockItems::Stored(records) if before.is_none_or(|export| block.export != export) => records.as_slice(),
             _ => &[],
         };
         let used = (0..BLOCK).zip(records).filter(|(position, _)| block.used >> position & 1 == 1);
@@ -265,6 +276,6 @@ impl Blocks {
 
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> usize {
-        self.blocks.capacity() * size_of::<Block>() + self.unused.capacity() * size_of::<u32>() + self.item_bytes
+        self.blocks.capacity() * size_of::<ContentBlock>() + self.unused.capacity() * size_of::<u32>() + self.item_bytes
     }
 }

@@ -1,7 +1,7 @@
 //! The state of a content, packed.
 //!
-//! A stored content is a [`Record`]. Once its record is gone, an address may still name it: it is
-//! [`Remembered`] then.
+//! A stored content is a [`ContentRecord`]. Once its record is gone, an address may still name it:
+//! it is [`Remembered`] then.
 //!
 //! Invariants: 36 bytes and 17 bytes. A flash may hold hundreds of millions, so no bit is wasted:
 //! slot and generation are those of all records of a block.
@@ -28,7 +28,7 @@ const REFS_SHIFT: u32 = 24;
 
 /// A stored content.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
+pub struct ContentRecord {
     fingerprint: [u8; 16],
     crc: u32,
     /// Offset (22 bits), encoding (7), known by its fingerprint (1), kept (1), shared before (1).
@@ -47,12 +47,12 @@ pub struct Remembered {
     pub refs: u8,
 }
 
-impl Record {
+impl ContentRecord {
     /// Makes a record at a place. It has no owner, no class and no references yet.
-    pub fn new(place: &Place) -> Record {
+    pub fn new(place: &Place) -> ContentRecord {
         debug_assert!(place.offset >> OFFSET_BITS == 0 && place.stored_len >> LEN_BITS == 0);
         debug_assert!(u32::from(place.encoding) <= ENCODING_MASK);
-        let mut record = Record {
+        let mut record = ContentRecord {
             fingerprint: [0; 16],
             crc: place.crc,
             at: u32::from(place.encoding) << ENCODING_SHIFT | place.offset,
@@ -199,11 +199,11 @@ mod tests {
 
     #[test]
     fn records_are_36_bytes_and_keep_every_field() {
-        assert_eq!((size_of::<Record>(), size_of::<Remembered>()), (36, 17));
+        assert_eq!((size_of::<ContentRecord>(), size_of::<Remembered>()), (36, 17));
         assert!(CLASSES <= CLASS_MASK as usize + 1);
         let (slot, offset, stored_len) = (SlotId(u32::MAX - 1), (1 << OFFSET_BITS) - 1, (1 << LEN_BITS) - 1);
         let place = Place { slot, generation: 7, offset, stored_len, crc: u32::MAX, encoding: 127 };
-        let mut record = Record::new(&place);
+        let mut record = ContentRecord::new(&place);
         assert_eq!((record.place(slot, 7), record.owner(), record.class().index()), (place, None, 0));
         let lba = Lba((1 << 40) - 2);
         record.know(&Fingerprint([9; 16]));

@@ -12,10 +12,10 @@
 use super::{
     addresses::ContentNumber,
     ages::Stamp,
-    blocks::{Blocks, Content, ContentMut},
+    blocks::{ContentBlocks, ContentMut, ContentView},
+    by_number::ByNumber,
     class::Class,
-    content::{REFS_MAX, Record, Remembered, hash_of},
-    heat::ByNumber,
+    content::{ContentRecord, REFS_MAX, Remembered, hash_of},
 };
 use crate::{
     sharded::Sharded,
@@ -57,7 +57,7 @@ struct SlotRecords {
 
 /// See the module.
 pub struct Contents {
-    blocks: Blocks,
+    blocks: ContentBlocks,
     found: Sharded<u32>,
     slots: Vec<SlotRecords>,
     record_capacity: usize,
@@ -76,7 +76,7 @@ impl Contents {
     /// Returns no content, for so many slots and contents; it does not refuse more contents.
     pub fn new(slot_count: u32, contents_max: u64) -> Contents {
         Contents {
-            blocks: Blocks::default(),
+            blocks: ContentBlocks::default(),
             found: Sharded::new(contents_max),
             slots: (0..slot_count).map(|_| SlotRecords::default()).collect(),
             record_capacity: 0,
@@ -91,16 +91,16 @@ impl Contents {
 
     /// Returns the record of a content, if it is stored.
     #[inline]
-    pub fn record(&self, id: ContentNumber) -> Option<&Record> {
+    pub fn record(&self, id: ContentNumber) -> Option<&ContentRecord> {
         match self.blocks.get(id) {
-            Content::Stored(_, record) => Some(record),
-            Content::Remembered(_) => None,
+            ContentView::Stored(_, record) => Some(record),
+            ContentView::Remembered(_) => None,
         }
     }
 
     /// Returns the record of a content, to change it.
     #[inline]
-    pub fn record_mut(&mut self, id: ContentNumber) -> Option<&mut Record> {
+    pub fn record_mut(&mut self, id: ContentNumber) -> Option<&mut ContentRecord> {
         match self.blocks.get_mut(id) {
             ContentMut::Stored(record) => Some(record),
             ContentMut::Remembered(_) => None,
@@ -117,8 +117,8 @@ impl Contents {
     #[inline]
     pub fn slot(&self, id: ContentNumber) -> Option<SlotId> {
         match self.blocks.get(id) {
-            Content::Stored(slot, _) => Some(slot),
-            Content::Remembered(_) => None,
+            ContentView::Stored(slot, _) => Some(slot),
+            ContentView::Remembered(_) => None,
         }
     }
 
@@ -130,26 +130,30 @@ impl Contents {
 
     /// Returns the place of a content and its record, if it is stored.
     #[inline]
-    pub fn place_and_record(&self, id: ContentNumber) -> Option<(Place, &Record)> {
+    pub fn place_and_record(&self, id: ContentNumber) -> Option<(Place, &ContentRecord)> {
         match self.blocks.get(id) {
-            Content::Stored(slot, record) => Some((record.place(slot, self.slots[slot.0 as usize].generation), record)),
-            Content::Remembered(_) => None,
+            ContentView::Stored(slot, record) => {
+                Some((record.place(slot, self.slots[slot.0 as usize].generation), record))
+            }
+            ContentView::Remembered(_) => None,
         }
     }
 
     /// Returns the fingerprint of a content, if it has one.
     pub fn fingerprint(&self, id: ContentNumber) -> Option<Fingerprint> {
         match self.blocks.get(id) {
-            Content::Stored(_, record) => record.fingerprint(),
-            Content::Remembered(content) => Some(Fingerprint(content.fingerprint)).filter(|known| known.0 != [0; 16]),
+            ContentView::Stored(_, record) => record.fingerprint(),
+            ContentView::Remembered(content) => {
+                Some(Fingerprint(content.fingerprint)).filter(|known| known.0 != [0; 16])
+            }
         }
     }
 
     /// Counts the addresses that name a content.
     pub fn refs(&self, id: ContentNumber) -> u32 {
         let refs = match self.blocks.get(id) {
-            Content::Stored(_, record) => record.refs(),
-            Content::Remembered(content) => content.refs,
+            ContentView::Stored(_, record) => record.refs(),
+            ContentView::Remembered(content) => content.refs,
         };
         if refs == REFS_MAX { self.refs.get(&id.0).copied().unwrap_or(refs.into()) } else { refs.into() }
     }
@@ -185,7 +189,7 @@ impl Contents {
 
     /// Looks whether other addresses still have a content by another number, if they had.
     pub fn review_sharing(&mut self, id: ContentNumber) {
-        let known = self.record(id).filter(|record| record.is_elsewhere()).and_then(Record::fingerprint);
+        let known = self.record(id).filter(|record| record.is_elsewhere()).and_then(ContentRecord::fingerprint);
         if known.is_some_and(|known| self.find_remembered(&known).is_none())
             && let Some(record) = self.record_mut(id)
         {
@@ -208,17 +212,17 @@ impl Contents {
         self.blocks.remembered()
     }
 
-    fn hash(blocks: &Blocks, id: u32) -> u64 {
+    fn hash(blocks: &ContentBlocks, id: u32) -> u64 {
         match blocks.get(ContentNumber(id)) {
-            Content::Stored(_, record) => record.fingerprint().map_or(0, |known| hash_of(&known.0)),
-            Content::Remembered(content) => hash_of(&content.fingerprint),
+            ContentView::Stored(_, record) => record.fingerprint().map_or(0, |known| hash_of(&known.0)),
+            ContentView::Remembered(content) => hash_of(&content.fingerprint),
         }
     }
 
     fn find_where(&self, fingerprint: &Fingerprint, is_stored: bool) -> Option<ContentNumber> {
         let is_it = |&id: &u32| match self.blocks.get(ContentNumber(id)) {
-            Content::Stored(_, record) => is_stored && record.fingerprint().as_ref() == Some(fingerprint),
-            Content::Remembered(content) => !is_stored && content.fingerprint == fingerprint.0,
+            ContentView::Stored(_, record) => is_stored && record.fingerprint().as_ref() == Some(fingerprint),
+            ContentView::Remembered(content) => !is_stored && content.fingerprint == fingerprint.0,
         };
         self.found.find(hash_of(&fingerprint.0), is_it).map(|&id| ContentNumber(id))
     }
@@ -251,7 +255,7 @@ impl Contents {
     }
 
     fn offset(&self, id: ContentNumber) -> u32 {
-        self.record(id).map_or(0, Record::offset)
+        self.record(id).map_or(0, ContentRecord::offset)
     }
 
     /// Returns the position of the first record of a slot that does not lie before an offset.
@@ -306,8 +310,8 @@ impl Contents {
         let slot = &mut self.slots[place.slot.0 as usize];
         debug_assert!(slot.all.is_empty() || slot.generation == place.generation);
         slot.generation = place.generation;
-        let id = self.blocks.store(slot.open, place.slot, self.export, Record::new(place));
-        slot.open = Some(Blocks::block_of(id));
+        let id = self.blocks.store(slot.open, place.slot, self.export, ContentRecord::new(place));
+        slot.open = Some(ContentBlocks::block_of(id));
         let at = self.position(&self.slots[place.slot.0 as usize], place.offset);
         let all = &mut self.slots[place.slot.0 as usize].all;
         let before = all.capacity();
@@ -329,11 +333,11 @@ impl Contents {
     }
 
     /// Returns the contents that are stored in a slot.
-    pub fn in_slot(&self, slot: SlotId) -> impl Iterator<Item = (ContentNumber, &Record)> + '_ {
+    pub fn in_slot(&self, slot: SlotId) -> impl Iterator<Item = (ContentNumber, &ContentRecord)> + '_ {
         self.slots[slot.0 as usize].all.iter().filter_map(|&id| Some((id, self.record(id)?)))
     }
 
-    fn in_slot_mut(&mut self, slot: SlotId, mut change: impl FnMut(&mut Record)) {
+    fn in_slot_mut(&mut self, slot: SlotId, mut change: impl FnMut(&mut ContentRecord)) {
         let Contents { blocks, slots, .. } = self;
         for &id in &slots[slot.0 as usize].all {
             if let ContentMut::Stored(record) = blocks.get_mut(id) {
@@ -354,7 +358,7 @@ impl Contents {
 
     /// Returns whether a content is to be stored again.
     pub fn is_kept(&self, id: ContentNumber) -> bool {
-        self.record(id).map_or_else(|| self.kept.contains_key(&id.0), Record::is_kept)
+        self.record(id).map_or_else(|| self.kept.contains_key(&id.0), ContentRecord::is_kept)
     }
 
     /// Returns the knowledge of a content that is to be stored again, for it is now.
@@ -378,7 +382,7 @@ impl Contents {
                 found.into_iter().for_each(|found| self.mislay(found, &known));
             }
         }
-        let mut blocks: Vec<u32> = records.into_iter().map(Blocks::block_of).collect();
+        let mut blocks: Vec<u32> = records.into_iter().map(ContentBlocks::block_of).collect();
         blocks.sort_unstable();
         blocks.dedup();
         let kept = &mut self.kept;

@@ -7,40 +7,11 @@
 //! It does not know contents.
 
 use super::{
-    addresses::Addresses,
+    addresses::AddressIndex,
     class::Class,
     region::{CHUNKS, RATE_FIRST},
 };
-use crate::types::{Lba, mix};
-use hashbrown::{HashMap, hash_map::Entry};
-use std::hash::{BuildHasherDefault, Hasher};
-
-/// Regions of a neighbourhood.
-const NEIGHBOURS: u64 = 64;
-/// Rewritten regions from which on a whole neighbourhood counts as rewritten.
-const REWRITTEN_MIN: u32 = 8;
-
-/// Spreads numbers.
-#[derive(Default)]
-pub struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.0 = mix(self.0 ^ u64::from(byte)));
-    }
-    fn write_u32(&mut self, value: u32) {
-        self.0 = mix(value.into());
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = mix(value);
-    }
-}
-
-/// A map by numbers.
-pub type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
+use crate::types::Lba;
 
 /// The heat of an address after its last request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,32 +24,7 @@ pub struct Heat {
     pub rate: f64,
 }
 
-/// Rewritten regions of each neighbourhood that has any.
-#[derive(Default)]
-pub struct Neighbourhoods(ByNumber<u64, u32>);
-
-impl Neighbourhoods {
-    fn add(&mut self, region: u64) {
-        *self.0.entry(region / NEIGHBOURS).or_insert(0) += 1;
-    }
-
-    /// Forgets a rewritten region.
-    pub fn forget(&mut self, region: u64) {
-        if let Entry::Occupied(mut regions) = self.0.entry(region / NEIGHBOURS) {
-            *regions.get_mut() -= 1;
-            if *regions.get() == 0 {
-                regions.remove();
-            }
-        }
-    }
-
-    /// Returns the allocated bytes.
-    pub fn ram_bytes(&self) -> usize {
-        self.0.allocation_size()
-    }
-}
-
-impl Addresses {
+impl AddressIndex {
     /// Notes a read of `lba`.
     pub fn read(&mut self, lba: Lba) {
         let (place, at) = self.region_of(lba);
@@ -103,7 +49,7 @@ impl Addresses {
     pub fn is_rewritten(&self, lba: Lba) -> bool {
         let number = lba.0 / CHUNKS;
         self.find(number).is_some_and(|place| self.regions[place].is_rewritten())
-            || self.neighbourhoods.0.get(&(number / NEIGHBOURS)).is_some_and(|&regions| regions >= REWRITTEN_MIN)
+            || self.neighbourhoods.is_rewritten(number)
     }
 
     /// Returns the region of `lba`: its first chunk, and the number of its chunks.
@@ -148,9 +94,9 @@ mod tests {
 
     #[test]
     fn reads_count_until_a_write_and_trims_forget() {
-        let mut addresses = Addresses::new(0);
+        let mut addresses = AddressIndex::new(0);
         let lba = Lba(35);
-        let heat = |addresses: &Addresses| (addresses.heat(lba).own, addresses.heat(lba).is_reread);
+        let heat = |addresses: &AddressIndex| (addresses.heat(lba).own, addresses.heat(lba).is_reread);
         let seen: Vec<_> = (0..5)
             .map(|_| {
                 addresses.read(lba);
@@ -171,7 +117,7 @@ mod tests {
 
     #[test]
     fn many_rewritten_regions_stand_for_their_neighbourhood_while_they_are_known() {
-        let mut addresses = Addresses::new(0);
+        let mut addresses = AddressIndex::new(0);
         let chunk = |region: u64| Lba(region * CHUNKS + 3);
         for region in 0..7 {
             addresses.rewrite(chunk(region));
@@ -183,6 +129,6 @@ mod tests {
         while let Some((place, _)) = addresses.next_unused(20) {
             addresses.remove_region(place);
         }
-        assert!(!addresses.is_rewritten(chunk(0)) && addresses.neighbourhoods.0.is_empty(), "they left with them");
+        assert!(!addresses.is_rewritten(chunk(0)) && addresses.neighbourhoods.is_empty(), "they left with them");
     }
 }

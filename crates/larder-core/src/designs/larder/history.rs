@@ -18,7 +18,7 @@ use super::{
     addresses::Address,
     ages::BINS,
     class::{CLASSES, Class},
-    content::Record,
+    content::ContentRecord,
 };
 use crate::{
     history::{Draft, Front},
@@ -171,7 +171,7 @@ impl Larder {
         for piece in 0..self.index.pieces() {
             let entries: Vec<Address> = self.index.piece(piece).collect();
             for entry in entries {
-                let class = entry.content().and_then(|id| self.contents.record(id)).map(Record::class);
+                let class = entry.content().and_then(|id| self.contents.record(id)).map(ContentRecord::class);
                 if let Some(class) = class.filter(|class| !class.is_dead()) {
                     self.index.restore_heat(entry.lba, class);
                 }

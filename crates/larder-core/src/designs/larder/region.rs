@@ -16,7 +16,7 @@ pub const CHUNKS: u64 = 16;
 /// The number of zeroes, which are no content. A run of it repeats it.
 pub const ZEROES: u32 = u32::MAX;
 /// The numbers of the entries, by chunk.
-pub type Numbers = [u32; CHUNKS as usize];
+pub type RegionNumbers = [u32; CHUNKS as usize];
 
 /// Weight of the last read in the rate, and the rate of a region without reads.
 const WEIGHT: f32 = 0.06;
@@ -39,7 +39,7 @@ pub enum Mark {
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub struct Region {
+pub struct AddressRegion {
     number_low: u32,
     /// Reads since the last write, two bits for each chunk.
     own: u32,
@@ -57,10 +57,10 @@ pub struct Region {
     flags: u8,
 }
 
-impl Region {
+impl AddressRegion {
     /// Returns a region without entries or requests.
-    pub fn new(number: u64) -> Region {
-        Region {
+    pub fn new(number: u64) -> AddressRegion {
+        AddressRegion {
             number_low: number as u32,
             number_high: (number >> 32) as u8,
             own: 0,
@@ -115,7 +115,7 @@ impl Region {
     }
 
     /// Returns the numbers of all entries from those of the runs.
-    pub fn unpack(&self, firsts: &[u32]) -> Numbers {
+    pub fn unpack(&self, firsts: &[u32]) -> RegionNumbers {
         let (mut numbers, mut number) = ([0; CHUNKS as usize], 0);
         let mut firsts = firsts.iter();
         for at in (0..CHUNKS as u32).filter(|&at| self.has(at)) {
@@ -130,7 +130,7 @@ impl Region {
 
     /// Notes the chunks that have an entry, with their numbers. Returns the number of each run, and
     /// their count.
-    pub fn set_numbers(&mut self, present: u16, numbers: &Numbers) -> (Numbers, usize) {
+    pub fn set_numbers(&mut self, present: u16, numbers: &RegionNumbers) -> (RegionNumbers, usize) {
         let (mut firsts, mut count, mut starts) = ([0; CHUNKS as usize], 0, 0);
         for (at, &number) in numbers.iter().enumerate().filter(|(at, _)| present >> at & 1 == 1) {
             let before = at.checked_sub(1).filter(|before| present >> before & 1 == 1).map(|before| numbers[before]);
@@ -257,7 +257,7 @@ impl Region {
 
     /// Has it stand for no addresses.
     pub fn vacate(&mut self) {
-        *self = Region { flags: VACANT, ..Region::new(0) };
+        *self = AddressRegion { flags: VACANT, ..AddressRegion::new(0) };
     }
 }
 
@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn neighbours_with_numbers_in_a_row_are_one_run() {
-        assert_eq!(size_of::<Region>(), 32);
-        let mut region = Region::new((1 << 36) - 1);
+        assert_eq!(size_of::<AddressRegion>(), 32);
+        let mut region = AddressRegion::new((1 << 36) - 1);
         assert_eq!(region.number(), (1 << 36) - 1);
         let mut numbers = [0; 16];
         numbers[1..4].copy_from_slice(&[7, 8, 9]);
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(&firsts[..count], [7, 10, 12, ZEROES, 0]);
         for at in [1, 2, 3, 5, 6, 7, 8, 9] {
             let (run, steps) = region.run_of(at);
-            assert_eq!(Region::follow(firsts[run], steps), numbers[at as usize], "{at}");
+            assert_eq!(AddressRegion::follow(firsts[run], steps), numbers[at as usize], "{at}");
         }
         let unpacked = region.unpack(&firsts[..count]);
         assert_eq!(
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn marks_are_apart() {
-        let mut region = Region::new(3);
+        let mut region = AddressRegion::new(3);
         for mark in [Mark::Dirty, Mark::Transient, Mark::Fragment] {
             for at in 0..16 {
                 region.mark(mark, at, true);

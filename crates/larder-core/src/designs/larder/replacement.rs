@@ -7,9 +7,9 @@
 
 use super::{
     Larder,
-    addresses::{Addresses, ContentNumber},
+    addresses::{AddressIndex, ContentNumber},
     class::Class,
-    content::Record,
+    content::ContentRecord,
     contents::sample_key,
     price::PRICE,
 };
@@ -37,7 +37,7 @@ impl Selective for Larder {
         let last = Lba(first.0 + count - 1);
         self.index.rewrite(first);
         self.index.rewrite(last);
-        let (head, tail) = (Addresses::run_of(first), Addresses::run_of(last));
+        let (head, tail) = (AddressIndex::run_of(first), AddressIndex::run_of(last));
         let begins = self.retreats(head, may);
         let ends = if tail == head { begins } else { self.retreats(tail, may) };
         let from = if begins { head.0 } else { first };
@@ -95,7 +95,7 @@ impl Larder {
         self.sample.lives().profit(class, 0, rent) > PRICE * len
     }
 
-    fn value(&self, record: &Record) -> f64 {
+    fn value(&self, record: &ContentRecord) -> f64 {
         self.sample.value(record.class(), record.used_at())
     }
 
@@ -142,8 +142,8 @@ impl Larder {
             self.rents.note(keeps_recent, self.value_in(victim) / self.slot_bytes as f64);
         }
         let (rent, least) = (self.rents.now(keeps_recent), self.rents.for_another_life(keeps_recent));
-        let by_byte = |content: &Record| self.value(content) / f64::from(content.stored_len().max(1));
-        let is_worth_it = |content: &Record| {
+        let by_byte = |content: &ContentRecord| self.value(content) / f64::from(content.stored_len().max(1));
+        let is_worth_it = |content: &ContentRecord| {
             let len = f64::from(content.stored_len());
             let profit = self.sample.lives().profit(content.class(), self.sample.since(content.used_at()), rent * len);
             // The life tables have no say while the cache keeps the most recent.

@@ -12,7 +12,7 @@ const GROWTH_SHARE: usize = 8;
 const GROWTH_MIN: usize = 16;
 
 #[derive(Default)]
-struct Lists {
+struct RunLists {
     numbers: Vec<u32>,
     free: Vec<u32>,
 }
@@ -20,7 +20,7 @@ struct Lists {
 /// See the module.
 #[derive(Default)]
 pub struct Runs {
-    by_length: [Lists; LENGTHS.len()],
+    by_length: [RunLists; LENGTHS.len()],
 }
 
 /// Returns the class of a list of so many numbers, 2 to 16.

@@ -4,7 +4,7 @@
 
 use super::{
     Larder,
-    addresses::{Address, Addresses, Kind},
+    addresses::{Address, AddressIndex, Kind},
     contents::Contents,
 };
 use crate::{
@@ -99,7 +99,7 @@ impl Larder {
     }
 
     /// Returns whether an address has a dirty mapping into a slot.
-    fn is_dirty_in(index: &Addresses, contents: &Contents, lba: Lba, slot: SlotId) -> bool {
+    fn is_dirty_in(index: &AddressIndex, contents: &Contents, lba: Lba, slot: SlotId) -> bool {
         let entry = index.get(lba).filter(|entry| entry.is_dirty);
         entry.and_then(|entry| contents.slot(entry.content()?)) == Some(slot)
     }
