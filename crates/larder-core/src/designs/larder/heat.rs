@@ -37,11 +37,13 @@ impl AddressIndex {
         self.regions[place].write(at);
     }
 
-    /// Notes that a write replaces a cached copy of `lba`.
+    /// Notes that a write replaces a cached copy of `lba`, if its region is there.
+    ///
+    /// The order of the regions stays. Decisions depend on it, and a replay of them has no retreat.
     pub fn rewrite(&mut self, lba: Lba) {
-        let (place, _) = self.region_of(lba);
-        if !self.regions[place].rewrite() {
-            self.neighbourhoods.add(lba.0 / CHUNKS);
+        let number = lba.0 / CHUNKS;
+        if self.find(number).is_some_and(|place| !self.regions[place].rewrite()) {
+            self.neighbourhoods.add(number);
         }
     }
 
@@ -119,6 +121,7 @@ mod tests {
     fn many_rewritten_regions_stand_for_their_neighbourhood_while_they_are_known() {
         let mut addresses = AddressIndex::new(0);
         let chunk = |region: u64| Lba(region * CHUNKS + 3);
+        (0..9).for_each(|region| addresses.write(chunk(region)));
         for region in 0..7 {
             addresses.rewrite(chunk(region));
             addresses.rewrite(chunk(region));
