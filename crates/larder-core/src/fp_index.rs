@@ -168,7 +168,8 @@ struct Shard {
     waiting: Vec<u32>,
 }
 
-fn hash_of(fingerprint: &[u8; 16]) -> u64 {
+/// Returns the number by which a table finds a fingerprint.
+pub(crate) fn hash_of(fingerprint: &[u8; 16]) -> u64 {
     // A fingerprint is a keyed hash already.
     let mut eight = [0; 8];
     eight.copy_from_slice(&fingerprint[..8]);

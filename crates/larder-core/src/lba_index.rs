@@ -252,6 +252,20 @@ impl LbaIndex {
     }
 }
 
+/// Checks looks at runs of an index with an entry for each seventh address, a thousand in all.
+#[cfg(test)]
+pub(crate) fn runs_are_cut(in_run: impl Fn(Lba, u64) -> Vec<Lba>, span: impl Fn(Lba, u64, usize) -> u64) {
+    // A look searches for the addresses of a short run, and scans for a long one.
+    for count in [60, 7 * 1000, 1 << 40] {
+        let end = (30 + count).min(7 * 1000);
+        let expected: Vec<Lba> = (30..end).filter(|lba| lba % 7 == 0).map(Lba).collect();
+        assert_eq!(in_run(Lba(30), count), expected, "{count}");
+        assert_eq!(span(Lba(30), count, 3), 26, "{count}: 35, 42 and 49 come before 56");
+        assert_eq!(span(Lba(30), count, 1000), count);
+    }
+    assert_eq!(span(Lba(7 * 1000), 5, 1), 5);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,15 +295,7 @@ mod tests {
     fn a_run_is_cut_where_it_has_many_entries() {
         let mut index = LbaIndex::new(0);
         (0..1000).for_each(|i| _ = index.insert(LbaEntry::new(Lba(i * 7), EntryKind::Zero, None, false)));
-        // A look goes by address over a short run, by entry over a long one.
-        for count in [60, 7 * 1000, 1 << 40] {
-            let end = (30 + count).min(7 * 1000);
-            let expected: Vec<Lba> = (30..end).filter(|lba| lba % 7 == 0).map(Lba).collect();
-            assert_eq!(index.in_run(Lba(30), count), expected, "{count}");
-            assert_eq!(index.span(Lba(30), count, 3), 26, "{count}: 35, 42 and 49 come before 56");
-            assert_eq!(index.span(Lba(30), count, 1000), count);
-        }
-        assert_eq!(index.span(Lba(7 * 1000), 5, 1), 5);
+        runs_are_cut(|first, count| index.in_run(first, count), |first, count, max| index.span(first, count, max));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::{
     ffi::OsStr,
+    os::unix::process::CommandExt,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -13,9 +14,18 @@ use serde_json::Value;
 use crate::support::{Scratch, run};
 
 /// Returns the `larder-lab` command line under test.
+///
+/// A run of the tests under `nohup` ignores SIGHUP, which a child would go on to ignore.
 pub fn lab<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder-lab"));
     command.args(args).stdin(Stdio::null());
+    let heed = || {
+        // SAFETY: the call may be made after a fork.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(heed) };
     command
 }
 

@@ -155,7 +155,7 @@ impl AddressIndex {
     }
 
     #[inline]
-    fn entry_at(&self, region: &AddressRegion, at: u32) -> Option<Address> {
+    pub(super) fn entry_at(&self, region: &AddressRegion, at: u32) -> Option<Address> {
         if !region.has(at) {
             return None;
         }
@@ -346,6 +346,7 @@ impl AddressIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lba_index::runs_are_cut;
     use std::collections::BTreeMap;
 
     fn entry(lba: u64, number: u32) -> Address {
@@ -394,15 +395,7 @@ mod tests {
     fn a_run_is_cut_where_it_has_many_entries() {
         let mut index = AddressIndex::new(0);
         (0..1000).for_each(|i| _ = index.insert(entry(i * 7, i as u32)));
-        // A look goes by region over a short run, by entry over a long one.
-        for count in [60, 7 * 1000, 1 << 40] {
-            let end = (30 + count).min(7 * 1000);
-            let expected: Vec<Lba> = (30..end).filter(|lba| lba % 7 == 0).map(Lba).collect();
-            assert_eq!(index.in_run(Lba(30), count), expected, "{count}");
-            assert_eq!(index.span(Lba(30), count, 3), 26, "{count}: 35, 42 and 49 come before 56");
-            assert_eq!(index.span(Lba(30), count, 1000), count);
-        }
-        assert_eq!(index.span(Lba(7 * 1000), 5, 1), 5);
+        runs_are_cut(|first, count| index.in_run(first, count), |first, count, max| index.span(first, count, max));
     }
 
     #[test]

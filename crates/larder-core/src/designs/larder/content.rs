@@ -185,13 +185,6 @@ impl ContentRecord {
     }
 }
 
-/// Returns the number by which a table finds a fingerprint.
-pub fn hash_of(fingerprint: &[u8; 16]) -> u64 {
-    let mut eight = [0; 8];
-    eight.copy_from_slice(&fingerprint[..8]);
-    u64::from_le_bytes(eight)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

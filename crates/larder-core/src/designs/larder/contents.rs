@@ -15,9 +15,10 @@ use super::{
     blocks::{ContentBlocks, ContentMut, ContentView},
     by_number::ByNumber,
     class::Class,
-    content::{ContentRecord, REFS_MAX, Remembered, hash_of},
+    content::{ContentRecord, REFS_MAX, Remembered},
 };
 use crate::{
+    fp_index::hash_of,
     sharded::Sharded,
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };

@@ -7,11 +7,16 @@
 const GROWTH_SHARE: usize = 8;
 const GROWTH_MIN: usize = 64;
 
+/// Makes room for `more` elements.
+pub fn reserve<T>(list: &mut Vec<T>, more: usize) {
+    if list.len() + more > list.capacity() {
+        list.reserve_exact(more.max(list.len() / GROWTH_SHARE + GROWTH_MIN));
+    }
+}
+
 /// Adds an element. Returns its position.
 pub fn push<T>(list: &mut Vec<T>, element: T) -> usize {
-    if list.len() == list.capacity() {
-        list.reserve_exact(list.len() / GROWTH_SHARE + GROWTH_MIN);
-    }
+    reserve(list, 1);
     list.push(element);
     list.len() - 1
 }

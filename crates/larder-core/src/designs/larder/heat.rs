@@ -7,9 +7,9 @@
 //! It does not know contents.
 
 use super::{
-    addresses::AddressIndex,
+    addresses::{Address, AddressIndex},
     class::Class,
-    region::{CHUNKS, RATE_FIRST},
+    region::{AddressRegion, CHUNKS, RATE_FIRST},
 };
 use crate::types::Lba;
 
@@ -24,11 +24,19 @@ pub struct Heat {
     pub rate: f64,
 }
 
+impl Heat {
+    fn of(region: &AddressRegion, at: u32) -> Heat {
+        Heat { own: region.own(at), is_reread: region.is_reread(at), rate: region.rate().into() }
+    }
+}
+
 impl AddressIndex {
-    /// Notes a read of `lba`.
-    pub fn read(&mut self, lba: Lba) {
+    /// Notes a read of `lba`. Returns its entry, and its heat with the read.
+    pub fn read(&mut self, lba: Lba) -> (Option<Address>, Heat) {
         let (place, at) = self.region_of(lba);
         self.regions[place].read(at);
+        let region = &self.regions[place];
+        (self.entry_at(region, at), Heat::of(region, at))
     }
 
     /// Notes a write of `lba`.
@@ -84,7 +92,7 @@ impl AddressIndex {
     pub fn heat(&self, lba: Lba) -> Heat {
         let at = (lba.0 % CHUNKS) as u32;
         match self.find(lba.0 / CHUNKS).map(|place| &self.regions[place]) {
-            Some(region) => Heat { own: region.own(at), is_reread: region.is_reread(at), rate: region.rate().into() },
+            Some(region) => Heat::of(region, at),
             None => Heat { own: 0, is_reread: false, rate: RATE_FIRST.into() },
         }
     }

@@ -11,6 +11,7 @@ use super::{
     addresses::{Address, ContentNumber, Kind},
     class::Class,
     contents::{Left, content_key, sample_key},
+    heat::Heat,
     region::Mark,
 };
 use crate::{
@@ -29,13 +30,13 @@ const REGIONS_PASSED: usize = 32;
 impl Mapping for Larder {
     fn lookup(&mut self, lba: Lba) -> Lookup {
         self.sample.tick();
-        if self.has_region_for(lba) {
-            self.index.read(lba);
+        if !self.has_region_for(lba) {
+            return Lookup::Miss;
         }
-        let Some(entry) = self.index.get(lba) else { return Lookup::Miss };
+        let (Some(entry), heat) = self.index.read(lba) else { return Lookup::Miss };
         let Some(found) = self.interpret(&entry) else { return Lookup::Miss };
         if let (Some(id), Lookup::Chunk { .. }) = (entry.content(), &found) {
-            self.request(id, lba, true);
+            self.request(id, lba, heat, true);
         }
         found
     }
@@ -99,7 +100,7 @@ impl Mapping for Larder {
             self.bound_back_pointers();
         }
         if kind == Kind::Chunk && !self.restoring && !stored.is_some_and(|(_, survives)| survives) {
-            self.request(id, lba, !dirty);
+            self.request(id, lba, self.index.heat(lba), !dirty);
         }
     }
 
@@ -163,8 +164,7 @@ impl Mapping for Larder {
 impl Larder {
     /// Notes a request of a content through an address. A read counts as a hit if the address was
     /// requested before.
-    fn request(&mut self, id: ContentNumber, lba: Lba, is_read: bool) {
-        let heat = self.index.heat(lba);
+    fn request(&mut self, id: ContentNumber, lba: Lba, heat: Heat, is_read: bool) {
         let now = self.sample.stamp();
         self.contents.review_sharing(id);
         let Some(record) = self.contents.record_mut(id) else { return };

@@ -5,11 +5,10 @@
 //!
 //! It does not know the regions.
 
+use super::growth;
+
 /// The lengths of the lists.
 const LENGTHS: [usize; 7] = [2, 3, 4, 6, 8, 12, 16];
-/// The part by which a full list of lists grows: one in so many, and some.
-const GROWTH_SHARE: usize = 8;
-const GROWTH_MIN: usize = 16;
 
 #[derive(Default)]
 struct RunLists {
@@ -45,7 +44,7 @@ impl Runs {
             place
         } else {
             if before > 1 {
-                self.by_length[old].free.push(place);
+                growth::push(&mut self.by_length[old].free, place);
             }
             if numbers.len() < 2 {
                 return 0;
@@ -61,9 +60,7 @@ impl Runs {
         let (lists, length) = (&mut self.by_length[class], LENGTHS[class]);
         lists.free.pop().unwrap_or_else(|| {
             let place = lists.numbers.len() / length;
-            if lists.numbers.len() + length > lists.numbers.capacity() {
-                lists.numbers.reserve_exact((place / GROWTH_SHARE + GROWTH_MIN) * length);
-            }
+            growth::reserve(&mut lists.numbers, length);
             lists.numbers.resize(lists.numbers.len() + length, 0);
             place as u32
         })
