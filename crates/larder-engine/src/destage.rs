@@ -211,7 +211,9 @@ impl Shared {
         // The flush comes even without dirty data: it covers writes through the cache, or past a
         // failed flash.
         let all = async move {
-            let destaged = this.destage_everything(reach).await? && this.flush_origin().await.is_ok();
+            let destaged = this.destage_everything(reach).await?
+                && this.keep_durably().await.is_ok()
+                && this.flush_origin().await.is_ok();
             if destaged && reach == Reach::All {
                 // After a failure the destager and the end try again.
                 let _ = this.note_destaged().await;
@@ -219,6 +221,21 @@ impl Shared {
             Ok(destaged)
         };
         self.to_its_end(all).await
+    }
+
+    /// Makes the trims that the cache keeps durable.
+    ///
+    /// Such a trim may have replaced data that the origin lacks. If a crash took the trim alone,
+    /// older data would come back than that.
+    async fn keep_durably(self: &Arc<Self>) -> Result<(), EngineError> {
+        let upto = {
+            let state = self.state.lock();
+            (self.kept(&state).runs > 0).then(|| state.log.next_seq())
+        };
+        match upto {
+            Some(upto) => self.commit(upto).await,
+            None => Ok(()),
+        }
     }
 
     async fn destage_everything(self: &Arc<Self>, reach: Reach) -> Result<bool, EngineError> {

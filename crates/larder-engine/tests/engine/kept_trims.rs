@@ -81,6 +81,23 @@ fn kept_trims_stay_in_the_cache_until_another_serving_destages_them() {
     });
 }
 
+/// A kept trim may replace data that the origin lacks. Behind a full destage no crash brings back
+/// what was there before that data.
+#[test]
+fn a_kept_trim_outlives_a_crash_behind_a_full_destage() {
+    each_seed(8, |seed| {
+        let (mut world, mut twin, len) = filled(seed, setup(TrimPolicy::Keep));
+        world.zero(10 * CHUNK + 512, 2048, ZeroFlags::default());
+        world.write(12 * CHUNK, &noise(1, CHUNK as usize));
+        world.trim(10 * CHUNK, 4 * CHUNK);
+        twin.zero(10 * CHUNK, 4 * CHUNK);
+        assert!(world.destage_all(), "nothing is owed");
+        if seed % 2 == 0 { world.crash() } else { world.kill() }
+        world.open();
+        assert_same(&world.read(0, len), &twin.bytes(0, len), "the volume");
+    });
+}
+
 /// A write cuts a kept trim, and WRITE_ZEROES over it reaches the origin.
 ///
 /// A trim over such zeroes leaves them owed.
