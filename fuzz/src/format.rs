@@ -17,8 +17,8 @@ use super::{
 };
 use larder_format::{
     BlockIdentity, BucketRequest, COUNTER_MAX, CheckpointBlock, CheckpointHeader, FormatError, FrameHeader,
-    HistoryRequest, Layout, LayoutRequest, MetadataSlot, SegmentHeader, StoreKind, Superblock, checkpoint_bytes_max,
-    choose, crc32c, decode_frame, encode_frame,
+    HistoryRequest, Layout, LayoutRequest, MetadataSlot, SegmentHeader, StoreKind, Superblock, choose, crc32c,
+    decode_frame, encode_frame,
     layout::CHUNKS_MAX,
     metadata_slot, peek_frame,
     segment::{self, decode_header, decode_table, encode_header, encode_table},
@@ -121,7 +121,7 @@ fn check_layout(layout: &Layout) {
     layout.check().expect("what was decoded or planned is sound");
     let end = layout.slot_offset(layout.slot_count - 1).expect("the last slot") + u64::from(layout.slot_bytes);
     assert!(end <= layout.flash_bytes && layout.slot_offset(layout.slot_count).is_none());
-    assert!(checkpoint_bytes_max(&layout.checkpoint_counts_max()) <= layout.checkpoint_area_bytes);
+    assert!(layout.checkpoint_bytes_max() <= layout.checkpoint_area_bytes);
     assert!(layout.frame_entries_max() > 0 && layout.frame_bytes_max() <= layout.log_bytes / 4);
     assert!(layout.log_offset + layout.log_bytes <= layout.slots_offset);
     assert!(layout.checkpoint_offset[1] + layout.checkpoint_area_bytes <= layout.log_offset);
@@ -162,7 +162,8 @@ pub fn layout(data: &[u8]) {
         request.buckets = Some(BucketRequest { bucket_slots, design_pages_max: size(&mut input) });
     } else if size(&mut input) % 2 == 1 {
         let (bytes_per_chunk, bytes_per_mapping, entries_max) = (size(&mut input), size(&mut input), size(&mut input));
-        request.history = Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max });
+        let names_records = input.byte() & 1 == 1;
+        request.history = Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max, names_records });
     }
     match frugally(0, || Layout::plan(request)) {
         Ok(layout) => check_layout(&layout),

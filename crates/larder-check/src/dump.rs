@@ -64,6 +64,7 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
         zero_ranges_max: layout.zero_ranges_max,
         fp_entries_max: layout.fp_entries_max,
         design_pages_max: layout.design_pages_max,
+        short_checkpoints: layout.short_checkpoints,
         regions,
     }
 }

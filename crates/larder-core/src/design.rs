@@ -26,7 +26,7 @@ pub use counts::{DesignStats, DirtyCounts};
 pub use deferred::Deferred;
 pub use mapping::Mapping;
 pub(crate) use mapping::unmap_some;
-pub use memory::{Ghost, Memory};
+pub use memory::{Ghost, Memory, Recalled, RecalledSlot};
 pub use persist::Persist;
 pub use provisional::Provisional;
 pub use selective::Selective;

@@ -55,6 +55,9 @@ pub const JOINED_BYTES_MAX: usize = 1 << 20;
 /// Chunks of a trim that are forgotten at once, at most.
 pub const TRIMMED_AT_ONCE: u64 = 1 << 14;
 
+/// Mappings for each one that has room in a checkpoint whose history names records.
+pub const MAPPINGS_AN_ENTRY: u64 = 2;
+
 /// Divisor of the mappings of a checkpoint, for those that are kept back.
 const KEPT_BACK_SHARE: u64 = 16;
 

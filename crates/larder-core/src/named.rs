@@ -43,6 +43,8 @@ pub struct CheckpointShares {
     pub mappings_per_chunk: u64,
     /// Chunks of flash for each fingerprint; the history has the other fingerprints.
     pub chunks_per_fingerprint: u64,
+    /// True if the history names records ([`Recalled`](crate::design::Recalled)).
+    pub names_records: bool,
 }
 
 impl CheckpointShares {

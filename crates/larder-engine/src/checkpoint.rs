@@ -137,11 +137,12 @@ impl Shared {
         }
     }
 
-    /// Gathers the design's other data piece by piece, while operations go on.
-    async fn history(&self) -> Vec<u8> {
+    /// Gathers the design's other data piece by piece, while operations go on: so many pages at
+    /// most.
+    async fn history(&self, pages: u64) -> Vec<u8> {
         let draft = self.state.lock().design().begin_history();
         let Some(mut draft) = draft else { return Vec::new() };
-        draft.limit(self.geometry.layout.checkpoint_counts_max().design_pages);
+        draft.limit(pages);
         while self.add_to_history(&mut draft) {
             yield_now().await;
         }
@@ -168,7 +169,10 @@ impl Shared {
     async fn export(&self, target: &CheckpointTarget) -> Result<CheckpointHeader, EngineError> {
         let design = || LockedDesign(self.state.lock());
         let damaged = self.state.lock().damaged_records();
-        let header = write_blocks(&*self.flash, &self.geometry, target, &damaged, design, self.history()).await;
+        let header = write_blocks(&*self.flash, &self.geometry, target, &damaged, design, async |pages| {
+            self.history(pages).await
+        })
+        .await;
         self.state.lock().unlogged.export_ends();
         let header = header?;
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);

@@ -58,6 +58,7 @@ pub mod prepare;
 pub mod read;
 pub mod read_hit;
 pub(crate) mod rebuild;
+pub mod recall;
 pub mod record;
 pub mod recover;
 pub mod refused;

@@ -20,6 +20,7 @@ pub use crate::{
     named_frames::look::Naming,
     places::{from_format, to_format},
     rebuild::{again, rebuild, write_whole},
+    recall::recall,
     record::check as checksum_holds,
     region::entry::{decode as decode_metadata_slot, encode as encode_metadata_slot},
     replay::Replay,

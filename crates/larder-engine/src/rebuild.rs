@@ -21,7 +21,6 @@ use larder_core::{
 use larder_device::BlockDevice;
 use larder_format::{CheckpointPointer, Superblock};
 use parking_lot::Mutex;
-use std::future::ready;
 
 /// Returns a design with the slots and pages of `old`, and the mappings, runs and fingerprints to
 /// keep.
@@ -88,10 +87,16 @@ pub async fn write_whole(
     mut design: Decider,
 ) -> Result<CheckpointPointer, EngineError> {
     design.begin_export();
-    let history = design.whole_history();
     let design = Mutex::new(design);
+    let history = async |pages| {
+        let mut design = design.lock();
+        let Some(mut draft) = design.begin_history() else { return Vec::new() };
+        draft.limit(pages);
+        while design.export_history(&mut draft, &|_| false) {}
+        draft.finish()
+    };
     let damaged = DamagedRecords::default();
-    let header = write_blocks(flash, geometry, target, &damaged, || design.lock(), ready(history)).await?;
+    let header = write_blocks(flash, geometry, target, &damaged, || design.lock(), history).await?;
     flash.flush().await.map_err(EngineError::Flash)?;
     write_header(flash, geometry, target, &header).await
 }

@@ -22,6 +22,7 @@ use crate::{
     log_area::LogArea,
     named_frames::look::{LastSpoken, LikelySlots, Look},
     pending_log::PendingLog,
+    recall::recall,
     replay::Replay,
     state::State,
     store, superblock,
@@ -38,6 +39,9 @@ use larder_core::{
 use larder_device::{BlockDevice, DeviceInfo};
 use larder_format::{CheckpointCounts, Layout, LogStart, Superblock, WriteMode};
 pub use recovered::{Recovered, RecoveryReport};
+
+// A design keeps to the room that the layout gives.
+const _: () = assert!(larder_core::limits::MAPPINGS_AN_ENTRY == larder_format::layout::MAPPINGS_AN_ENTRY);
 
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
@@ -116,7 +120,8 @@ pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count:
     let layout = &superblock.layout;
     let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
     // The limit leaves room in a checkpoint. It is out of reach if the volume has no more chunks.
-    let fits = match layout.mappings_max >= chunk_count {
+    let is_out_of_reach = layout.mappings_max >= chunk_count && !layout.short_checkpoints;
+    let fits = match is_out_of_reach {
         // A design with lists of addresses wants room for all of them, even before a small volume.
         true => chunk_count.max(layout.slot_count.into()).saturating_mul(ENTRIES_OUT_OF_REACH),
         false => mappings_beside_checkpoint(layout.mappings_max),
@@ -241,6 +246,7 @@ impl<'a> Recovery<'a> {
                 replay.block(block);
             })
             .await?;
+        recall(*reader, superblock, replay).await;
         report.checkpoint_mappings = header.counts.mappings + header.counts.fragments;
         report.checkpoint_bytes = header.total_bytes;
         Ok((header.log_start, header.entry_seq_next))

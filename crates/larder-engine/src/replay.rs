@@ -11,9 +11,15 @@
 
 use crate::places::from_format;
 use larder_core::{
-    Decider, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, design::ToldBy, history::Trust, ranges::Run,
+    Decider, Fingerprint, Lba, Lookup, NewMapping, SectorMap, SlotId, StreamClass,
+    design::{RecalledSlot, ToldBy},
+    history::Trust,
+    ranges::Run,
 };
-use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, SlotEntry, SlotState, WeuClass, ZeroRange};
+use larder_format::{
+    CheckpointBlock, CheckpointCounts, Layout, LogEntry, RecordContent, RecordEntry, SlotEntry, SlotState, WeuClass,
+    ZeroRange,
+};
 
 /// Entries whose chunks are looked up before any of them is applied.
 const TOUCHED_AT_ONCE: usize = 32;
@@ -180,7 +186,7 @@ impl Replay {
         let mut from = range.lba;
         let end = range.lba.saturating_add(range.chunk_count).min(self.chunk_count);
         let mut mapped = self.design.mapped_in(Lba(from), end.saturating_sub(from));
-        mapped.retain(|&lba| self.design.peek(lba) != larder_core::Lookup::Miss);
+        mapped.retain(|&lba| self.design.peek(lba) != Lookup::Miss);
         for Lba(lba) in mapped {
             if from < lba {
                 self.trim(part(from, lba - from));
@@ -189,6 +195,25 @@ impl Replay {
         }
         if from < end {
             self.trim(part(from, end - from));
+        }
+    }
+
+    /// Applies the records of a slot that the history names, from the records of its tables.
+    pub fn recall(&mut self, named: &RecalledSlot, records: &[RecordEntry]) {
+        for recalled in &named.records {
+            let Ok(at) = records.binary_search_by_key(&recalled.offset, |record| record.offset) else { continue };
+            let Some(record @ RecordEntry { content: RecordContent::Chunk(content), .. }) = records.get(at) else {
+                continue;
+            };
+            let place = record.place(named.slot.0, named.generation);
+            let known = Some(Fingerprint(*content)).filter(|_| recalled.is_known && *content != [0; 16]);
+            let is_its = record.lba as u16 == recalled.lba_low && record.lba < self.chunk_count;
+            if recalled.is_mapped && is_its && self.design.peek(Lba(record.lba)) == Lookup::Miss {
+                let new = || NewMapping::Unique { place: from_format(&place), fingerprint: known };
+                self.map(record.lba, Some(&place), new, None);
+            } else if let Some(known) = known.filter(|_| self.layout.has_record(&place)) {
+                self.design.restore_fingerprint(&known, &from_format(&place), ToldBy::Checkpoint);
+            }
         }
     }
 

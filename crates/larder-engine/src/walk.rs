@@ -16,6 +16,7 @@ mod log;
 mod lost;
 mod piece;
 mod reader;
+pub(crate) mod tables;
 
 pub(crate) use ahead::InOrder;
 pub use log::{LogEnd, LogWalk};

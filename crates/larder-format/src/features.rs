@@ -32,6 +32,10 @@ pub const FEATURE_LOG_POSITIONS: u64 = 1 << 5;
 ///
 /// The log and the checkpoints make that difference.
 pub const FEATURE_KEPT_TRIMS: u64 = 1 << 6;
+/// Incompatible feature: a checkpoint has room for a part of the mappings.
+///
+/// The history of the design and the record tables have the others.
+pub const FEATURE_SHORT_CHECKPOINTS: u64 = 1 << 7;
 
 /// The incompatible bits that allow an unaware program to read: 32 to 63.
 pub const READABLE: u64 = u64::MAX << 32;
@@ -68,7 +72,7 @@ pub struct Feature {
 }
 
 /// Every bit that has a meaning.
-pub const FEATURES: [Feature; 8] = [
+pub const FEATURES: [Feature; 9] = [
     feature(Word::Compatible, FEATURE_ORIGIN_STATE, "origin state", true),
     feature(Word::Compatible, FEATURE_DURABLE_FRAME, "durable frame", true),
     feature(Word::Compatible, FEATURE_WEAR, "wear", true),
@@ -77,6 +81,7 @@ pub const FEATURES: [Feature; 8] = [
     feature(Word::Incompatible, FEATURE_BUCKETS, "buckets", true),
     feature(Word::Incompatible, FEATURE_LOG_POSITIONS, "log positions", true),
     feature(Word::Incompatible, FEATURE_KEPT_TRIMS, "kept trims", true),
+    feature(Word::Incompatible, FEATURE_SHORT_CHECKPOINTS, "short checkpoints", true),
 ];
 
 /// Returns the number of each set bit, and its name if it has one.

@@ -34,6 +34,10 @@ pub const MAPPINGS_PER_CHUNK: u64 = 4;
 const EXACT_MAPPINGS_PER_CHUNK: u64 = 1;
 /// Default fingerprints for each whole chunk that the flash holds: room for compression.
 pub const FINGERPRINTS_PER_CHUNK: u64 = 2;
+/// Mappings for each one that a short checkpoint has room for.
+pub const MAPPINGS_AN_ENTRY: u64 = 2;
+/// Pages of the design for each one that has room of its own in a short checkpoint.
+const PAGES_A_ROOM: u64 = 3;
 /// One fragment for this many mappings.
 const MAPPINGS_PER_FRAGMENT: u64 = 4;
 /// One zero range for this many mappings.
@@ -57,6 +61,9 @@ pub struct HistoryRequest {
     pub bytes_per_mapping: u64,
     /// The most chunks, and the most mappings, that get such room.
     pub entries_max: u64,
+    /// True if it names the records to whose addresses clean mappings lead. Checkpoints are short
+    /// then.
+    pub names_records: bool,
 }
 
 /// A request for a plan.
@@ -126,6 +133,11 @@ pub struct Layout {
     pub fp_entries_max: u64,
     /// The bound of the pages of its design in a checkpoint, and of their numbers; 0 for none.
     pub design_pages_max: u64,
+    /// True if a checkpoint has room for one mapping in [`MAPPINGS_AN_ENTRY`].
+    ///
+    /// The history of the design names the records of the others, and the record tables have the
+    /// addresses.
+    pub short_checkpoints: bool,
 }
 
 impl Layout {
@@ -210,7 +222,7 @@ impl Layout {
         if self.design_pages_max > DESIGN_PAGES_MAX {
             return invalid("a checkpoint could keep too many pages of its design");
         }
-        if checkpoint_bytes_max(&self.checkpoint_counts_max()) > self.checkpoint_area_bytes {
+        if self.checkpoint_bytes_max() > self.checkpoint_area_bytes {
             return invalid("a checkpoint could overflow its area");
         }
         Ok(())
@@ -220,11 +232,32 @@ impl Layout {
     pub fn checkpoint_counts_max(&self) -> CheckpointCounts {
         CheckpointCounts {
             slots: if self.store() == StoreKind::Buckets { 0 } else { self.slot_count.into() },
-            mappings: self.mappings_max,
+            mappings: match self.short_checkpoints {
+                true => self.mappings_max / MAPPINGS_AN_ENTRY,
+                false => self.mappings_max,
+            },
             fragments: self.fragments_max,
             zero_ranges: self.zero_ranges_max,
             fingerprints: self.fp_entries_max,
             design_pages: self.design_pages_max,
+        }
+    }
+
+    /// Returns the bytes of the largest checkpoint that must have room.
+    ///
+    /// In a short checkpoint, fragments are among the mappings, and some pages have room of their
+    /// own. Further pages take the room that is left.
+    pub fn checkpoint_bytes_max(&self) -> u64 {
+        let most = self.checkpoint_counts_max();
+        match self.short_checkpoints {
+            true => checkpoint_bytes_max(&CheckpointCounts {
+                mappings: most.mappings.saturating_sub(most.fragments),
+                design_pages: most.design_pages.div_ceil(PAGES_A_ROOM),
+                ..most
+            })
+            // With fewer fragments, the last block of either kind may be longer.
+            .saturating_add(2 * METADATA_ALIGN_BYTES),
+            false => checkpoint_bytes_max(&most),
         }
     }
 
@@ -397,8 +430,9 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         fp_entries_max,
         // Not scaled: the size of the buckets' indices is given.
         design_pages_max: request.design_pages(mappings_max),
+        short_checkpoints: request.history.is_some_and(|history| history.names_records),
     };
-    layout.checkpoint_area_bytes = checkpoint_bytes_max(&layout.checkpoint_counts_max());
+    layout.checkpoint_area_bytes = layout.checkpoint_bytes_max();
     layout.checkpoint_offset = [METADATA_OFFSET, METADATA_OFFSET + layout.checkpoint_area_bytes];
     layout.log_offset = METADATA_OFFSET + 2 * layout.checkpoint_area_bytes;
     let log_end = layout.log_offset + wanted_log_bytes(&layout);

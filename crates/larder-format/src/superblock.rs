@@ -22,7 +22,8 @@ use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
 use crate::features::{
     COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_DURABLE_FRAME, FEATURE_KEPT_TRIMS,
-    FEATURE_LOG_POSITIONS, FEATURE_ORIGIN_STATE, FEATURE_STATE_DIR, FEATURE_WEAR, INCOMPATIBLE_KNOWN, READABLE,
+    FEATURE_LOG_POSITIONS, FEATURE_ORIGIN_STATE, FEATURE_SHORT_CHECKPOINTS, FEATURE_STATE_DIR, FEATURE_WEAR,
+    INCOMPATIBLE_KNOWN, READABLE,
 };
 use crate::layout::Layout;
 use crate::limits::{CHUNKS_MAX, ENTRIES_MIN, SUPERBLOCK_OFFSETS, StoreKind};
@@ -206,7 +207,8 @@ impl Superblock {
         let buckets = if self.layout.store() == StoreKind::Buckets { FEATURE_BUCKETS } else { 0 };
         let positions = if self.log_positions { FEATURE_LOG_POSITIONS } else { 0 };
         let trims = if self.kept_trims { FEATURE_KEPT_TRIMS } else { 0 };
-        state_dir | detached | buckets | positions | trims | self.features_read_only
+        let short = if self.layout.short_checkpoints { FEATURE_SHORT_CHECKPOINTS } else { 0 };
+        state_dir | detached | buckets | positions | trims | short | self.features_read_only
     }
 
     /// Returns the word of the compatible features on the flash, known and unknown.
@@ -439,6 +441,7 @@ impl Superblock {
                 zero_ranges_max: raw.zero_ranges_max.get(),
                 fp_entries_max: raw.fp_entries_max.get(),
                 design_pages_max: raw.design_pages_max.get(),
+                short_checkpoints: raw.features_incompat.get() & FEATURE_SHORT_CHECKPOINTS != 0,
             },
             origin: origin_of(raw)?,
             volume_name: VolumeName::from_padded(&raw.volume_name, raw.volume_name_len.get())

@@ -34,6 +34,7 @@ pub struct LayoutDump {
     pub zero_ranges_max: u64,
     pub fp_entries_max: u64,
     pub design_pages_max: u64,
+    pub short_checkpoints: bool,
     /// The regions, in the order of the flash.
     pub regions: Vec<Region>,
 }

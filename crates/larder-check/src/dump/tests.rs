@@ -208,6 +208,7 @@ fn a_layout_is_dumped_with_its_store() {
     assert!(buckets.design_pages_max > 0 && buckets.design_pages_max == layout.design_pages_max);
     let regions: Vec<_> = buckets.regions.iter().map(|region| (region.region, region.flash_offset)).collect();
     assert!(regions.ends_with(&[("metadata slots", layout.region_offset), ("data slots", layout.slots_offset)]));
+    assert!(dump("larder").short_checkpoints && !buckets.short_checkpoints && !dump("nitro").short_checkpoints);
     for (name, store, slots) in [("nitro", "weus", "WEU slots"), ("d-lru", "slots", "data slots")] {
         assert_eq!((dump(name).store, dump(name).regions.last().map(|region| region.region)), (store, Some(slots)));
     }

@@ -34,9 +34,10 @@ use larder_core::{Decider, SlotId, ranges::RunMap, slots::SlotState};
 use larder_device::BlockDevice;
 use larder_engine::{
     EngineError,
-    offline::{Geometry, Replay, newest_named, rebuild},
+    offline::{Geometry, Replay, newest_named, rebuild, recall},
     recover::{geometry, new_design},
-    superblock, walk,
+    superblock,
+    walk::{self, Reader},
 };
 use larder_format::{
     BlockIdentity, BlockKind, CheckpointBlock, CheckpointHeader, CheckpointPointer, FrameHeader, LogEntry, LogStart,
@@ -147,6 +148,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
         named_frame: 0,
     };
     let start = salvage.checkpoint().await;
+    recall(Reader::alone(flash), &superblock, &mut salvage.replay).await;
     let mut log_end = salvage.log(start).await;
     // The log goes on at a boundary of its present device, as after an opening.
     let boundary = log_end.0.offset_in_log.next_multiple_of(geometry.layout.sector_bytes.max(1).into());

@@ -73,10 +73,12 @@ enum FlashState {
     Detached,
     /// A crash of a cache with a wear budget.
     Wear,
+    /// A crash of a cache whose history names records.
+    ShortCheckpoints,
 }
 
 /// Each state, the name of its files, and the first generation that has it.
-const STATES: [(FlashState, &str, u32); 10] = [
+const STATES: [(FlashState, &str, u32); 11] = [
     (FlashState::Orderly, "orderly", 1),
     (FlashState::Crashed, "crashed", 1),
     (FlashState::Compatible, "compatible", 1),
@@ -87,6 +89,7 @@ const STATES: [(FlashState, &str, u32); 10] = [
     (FlashState::KeptTrims, "kept-trims", 3),
     (FlashState::Detached, "detached", 3),
     (FlashState::Wear, "wear", 4),
+    (FlashState::ShortCheckpoints, "short-checkpoints", 5),
 ];
 
 /// The mark of the origin of [`FlashState::OriginState`].
@@ -97,7 +100,7 @@ const WEAR_BUDGET: u64 = 1 << 30;
 
 /// The limit of a file's size, and of all files of a generation.
 const FILE_BYTES_MAX: u64 = 100 << 10;
-const GENERATION_BYTES_MAX: u64 = 440 << 10;
+const GENERATION_BYTES_MAX: u64 = (STATES.len() as u64 + 2 * (OF_STORES.len() as u64 - 1)) * (32 << 10);
 
 /// A step of the volume's life.
 enum Act {
@@ -265,13 +268,18 @@ impl std::fmt::Display for Kept {
 
 /// Returns the files of this generation, in its folder.
 ///
-/// Its ends are there for each kind of store, and the other states for the first.
+/// Its ends are there for each kind of store. The other states are there for the first one, or for
+/// the design that has them.
 fn kept(generation: u32) -> Vec<Kept> {
     let folder = folder().join(generation.to_string());
     let mut files = Vec::new();
     for (state, ending, _) in STATES.into_iter().filter(|&(_, _, since)| since <= generation) {
-        let of_each = matches!(state, FlashState::Orderly | FlashState::Crashed);
-        for (name, design) in OF_STORES.into_iter().take(if of_each { OF_STORES.len() } else { 1 }) {
+        let designs = match state {
+            FlashState::Orderly | FlashState::Crashed => &OF_STORES[..],
+            FlashState::ShortCheckpoints => &[("larder", DesignId::Larder)],
+            _ => &OF_STORES[..1],
+        };
+        for &(name, design) in designs {
             files.push(Kept { path: folder.join(format!("{name}.{ending}.zst")), design, state });
         }
     }

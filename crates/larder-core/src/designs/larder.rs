@@ -45,6 +45,7 @@ use ages::BINS;
 use checkpoint_room::CheckpointRoom;
 use class::CLASSES;
 use contents::Contents;
+use history::Recalling;
 use price::Rents;
 use sample::Sample;
 
@@ -56,7 +57,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
     about: "Larder's own: learned life tables decide admission, victims and reinsertion",
     over: Over::Weus(OverWeus {
         index_bytes_max: INDEX_BYTES_MAX,
-        history_bytes_max: RECORD_BYTES,
+        history_bytes_max: HISTORY_BYTES,
         checkpoint: Some(CHECKPOINT),
         weus_wanted: WEUS_WANTED,
         make: |config| Box::new(Larder::new(config)),
@@ -65,19 +66,24 @@ pub const DESIGN: NamedDesign = NamedDesign {
 /// Maximum bytes of RAM for each mapping.
 ///
 /// They include its content, its region, and its share of the sample and of the write-back data.
-pub const INDEX_BYTES_MAX: u64 = 220 + RECORD_BYTES + DIRTY_SHARE_BYTES_MAX;
+pub const INDEX_BYTES_MAX: u64 = 220 + HISTORY_BYTES + DIRTY_SHARE_BYTES_MAX;
 /// Bytes of the knowledge in a checkpoint: the head, a slot, a record, and a cell of a life table.
 const HEAD_BYTES: usize = 23;
 const SLOT_BYTES: usize = 12;
-const RECORD_BYTES: u64 = 21;
+const RECORD_BYTES: u64 = 7;
+/// Bytes of the knowledge for each mapping, at most.
+///
+/// Most are of beliefs, which take the room that is left.
+const HISTORY_BYTES: u64 = 3 * RECORD_BYTES;
 const CELL_BYTES: usize = 14;
 /// WEUs from which a victim among some is much worse than the mean of all.
 const WEUS_WANTED: u32 = 512;
 /// The room in a checkpoint.
 ///
-/// Each record has a mapping and its history. Three for each chunk are enough for records of a
-/// third of a chunk. Few contents are stored that no such mapping leads to.
-const CHECKPOINT: CheckpointShares = CheckpointShares { mappings_per_chunk: 3, chunks_per_fingerprint: 2 };
+/// Three records for each chunk are enough for records of a third of a chunk. The history names
+/// each, so few mappings and no fingerprints have entries of their own.
+const CHECKPOINT: CheckpointShares =
+    CheckpointShares { mappings_per_chunk: 3, chunks_per_fingerprint: 64, names_records: true };
 /// Entries of the index for each mapping: the others are beliefs.
 const ENTRIES_SHARE: u64 = 4;
 /// Contents that are not stored, for each mapping, at most.
@@ -114,6 +120,8 @@ pub struct Larder {
     trusts_beliefs: bool,
     /// The pages of a checkpoint, during a recovery.
     pages: Option<Pages>,
+    /// Their bytes, once the first record was recalled.
+    recalling: Option<Recalling>,
 }
 
 impl Larder {
@@ -139,6 +147,7 @@ impl Larder {
             persists_all: false,
             trusts_beliefs: false,
             pages: None,
+            recalling: None,
             config,
         }
     }
@@ -146,7 +155,7 @@ impl Larder {
     /// Returns the bytes of its knowledge in a checkpoint, at most.
     fn knowledge_bytes_max(&self) -> usize {
         let slots = (self.config.slot_count as usize + 1) * SLOT_BYTES;
-        let records = self.config.mappings_max.saturating_mul(RECORD_BYTES) as usize;
+        let records = self.config.mappings_max.saturating_mul(HISTORY_BYTES) as usize;
         (HEAD_BYTES + slots + CLASSES * BINS * CELL_BYTES).saturating_add(records)
     }
 

@@ -17,6 +17,7 @@ use larder_core::{
     design::{Mapping, Persist, Slots, ToldBy, Wanted},
     history::{PAGE_BYTES, Trust},
     larder::Larder,
+    limits::MAPPINGS_AN_ENTRY,
     ranges::Run,
     slots::SlotState,
 };
@@ -50,6 +51,8 @@ struct World {
     dirty: BTreeMap<u64, u64>,
     /// The content of each record: slot, generation and offset. `None` for a part.
     records: HashMap<(u32, u32, u32), Option<u64>>,
+    /// The entries of the record tables, by the same.
+    tables: HashMap<(u32, u32, u32), (u64, Place, Option<Fingerprint>)>,
     /// The data that a crash would bring back for an address, with the slot of its record.
     durable: BTreeMap<u64, (Data, Option<SlotId>)>,
     open: [Option<(SlotId, u32, u32)>; 2],
@@ -78,6 +81,7 @@ impl World {
             newest: BTreeMap::new(),
             dirty: BTreeMap::new(),
             records: HashMap::new(),
+            tables: HashMap::new(),
             durable: BTreeMap::new(),
             open: [None, None],
             victims: Vec::new(),
@@ -96,7 +100,7 @@ impl World {
     }
 
     /// Appends a record; `None` without a slot.
-    fn append(&mut self, is_dirty: bool, len: u32, content: Option<u64>) -> Option<Place> {
+    fn append(&mut self, lba: u64, is_dirty: bool, len: u32, content: Option<u64>) -> Option<Place> {
         let class = usize::from(is_dirty);
         loop {
             let Some((slot, generation, end)) = self.open[class] else {
@@ -113,6 +117,7 @@ impl World {
             self.open[class] = Some((slot, generation, end + len));
             let place = Place { slot, generation, offset: end, stored_len: len, crc: end ^ len, encoding: 1 };
             self.records.insert(Self::key(&place), content);
+            self.tables.insert(Self::key(&place), (lba, place, content.map(fingerprint_of)));
             return Some(place);
         }
     }
@@ -167,7 +172,7 @@ impl World {
             assert_eq!(self.design.peek(Lba(lba)), Lookup::Miss, "a refused chunk is not mapped");
             return false;
         }
-        let Some(place) = self.append(is_dirty, wanted.stored_len, Some(content)) else { return false };
+        let Some(place) = self.append(lba, is_dirty, wanted.stored_len, Some(content)) else { return false };
         self.map(lba, NewMapping::Unique { place, fingerprint }, is_dirty);
         true
     }
@@ -314,7 +319,7 @@ impl World {
                     self.restore_newest(lba, before);
                 }
             }
-            Data::Part => match self.append(true, 600, None) {
+            Data::Part => match self.append(lba, true, 600, None) {
                 Some(place) => {
                     let mut sectors = SectorMap::EMPTY;
                     sectors.set(3, 5);
@@ -370,14 +375,16 @@ impl World {
 
     /// Checks all answers and counts. Returns the mappings that a checkpoint must have.
     fn check(&self) -> u64 {
-        let (mut mapped, mut needed) = (0, 0);
+        let (mut mapped, mut needed, mut dirty) = (0, 0, 0);
         for lba in 0..ADDRESSES + CONTENTS {
             let found = self.design.peek(Lba(lba));
             self.confirm(lba, found);
             let is_trimmed = self.design.trimmed_from(Lba(lba)).is_some_and(|run| run.first.0 <= lba);
             mapped += u64::from(found != Lookup::Miss && !is_trimmed);
             let has_own = matches!(found, Lookup::Chunk { duplicate: false, .. } | Lookup::Fragment { .. });
-            needed += u64::from(!is_trimmed && (has_own || self.dirty.contains_key(&lba)));
+            let is_dirty = self.dirty.contains_key(&lba);
+            dirty += u64::from(!is_trimmed && is_dirty);
+            needed += u64::from(!is_trimmed && (has_own || is_dirty));
             let seq = self.design.dirty_seq(Lba(lba)).filter(|_| !is_trimmed);
             assert_eq!(seq, self.dirty.get(&lba).copied(), "{lba}: {found:?}");
         }
@@ -385,8 +392,11 @@ impl World {
         assert_eq!(stats.mapped_chunks, mapped, "the count of mappings");
         assert_eq!(stats.dirty_chunks, self.dirty.len() as u64);
         let has_room = self.design.has_room(1);
-        assert!(has_room || mapped >= self.config.mappings_max, "{mapped} mappings fill a checkpoint");
-        assert!(!has_room || needed < self.config.mappings_max, "{needed} mappings have to be in a checkpoint");
+        assert!(
+            has_room || dirty >= self.config.mappings_max / MAPPINGS_AN_ENTRY || mapped >= self.config.mappings_max
+        );
+        let room = self.config.mappings_max / MAPPINGS_AN_ENTRY;
+        assert!(!has_room || dirty < room, "{dirty} mappings have to be in a checkpoint");
         for (lba, (data, _)) in &self.durable {
             assert_eq!(self.newest.get(lba), Some(data), "a crash would bring back old data of {lba}");
         }
@@ -394,6 +404,28 @@ impl World {
             (0..self.design.export_pieces()).map(|piece| self.design.export_mappings(piece).len()).sum();
         assert_eq!(exported as u64, mapped);
         needed
+    }
+
+    /// Restores the records that the history names, with the help of their tables. Returns the
+    /// number of mappings.
+    fn recall(&mut self, new: &mut Decider<Larder>) -> u64 {
+        let mut mapped = 0;
+        while let Some(named) = new.next_recalled() {
+            for recalled in named.records {
+                let (lba, place, known) = self.tables[&(named.slot.0, named.generation, recalled.offset)];
+                let known = known.filter(|_| recalled.is_known);
+                if recalled.is_mapped {
+                    assert_eq!((new.peek(Lba(lba)), lba as u16), (Lookup::Miss, recalled.lba_low));
+                    new.map(Lba(lba), NewMapping::Unique { place, fingerprint: known }, None);
+                    self.durable.insert(lba, (self.newest[&lba], Some(place.slot)));
+                    mapped += 1;
+                } else {
+                    let known = known.expect("it is named for a reason");
+                    new.restore_fingerprint(&known, &place, ToldBy::Checkpoint);
+                }
+            }
+        }
+        mapped
     }
 
     /// Restores a new cache from a checkpoint of this one.
@@ -440,11 +472,12 @@ impl World {
         for (page, bytes) in old.whole_history().chunks(PAGE_BYTES).enumerate() {
             assert!(new.restore_page(page, bytes));
         }
+        exported += self.recall(&mut new);
         new.trust_history(if is_orderly { Trust::Whole } else { Trust::WithLog });
         new.end_restore();
-        let (mapped, most) = (old.stats().mapped_chunks, self.config.mappings_max);
-        assert!(exported <= mapped && (mapped <= most || exported <= most), "{exported} of {mapped}");
-        let least = if mapped <= most { mapped } else { needed };
+        let (mapped, room) = (self.design.stats().mapped_chunks, self.config.mappings_max / MAPPINGS_AN_ENTRY);
+        assert!(exported <= mapped, "{exported} of {mapped}");
+        let least = if mapped <= room / 4 * 3 { mapped } else { needed };
         assert!(!is_orderly || exported >= least, "{exported} of {mapped}, and {needed} are needed");
         assert!(is_orderly || new.stats().ghosts == 0, "no belief outlives a crash");
         self.restored_beliefs += new.stats().ghosts;

@@ -65,7 +65,7 @@ impl CheckpointTarget {
 ///
 /// Each call of `design` locks it for one piece, or for some small ones. The fingerprints of
 /// `damaged` records are left out: a restart must not find their content either. `history` gives
-/// the design's other data.
+/// the design's other data, in so many pages at most.
 ///
 /// # Errors
 /// Errors of the device, and [`EngineError::CheckpointTooLarge`].
@@ -75,7 +75,7 @@ pub async fn write_blocks<D: DerefMut<Target = Decider>>(
     target: &CheckpointTarget,
     damaged: &DamagedRecords,
     design: impl Fn() -> D,
-    history: impl Future<Output = Vec<u8>>,
+    history: impl AsyncFnOnce(u64) -> Vec<u8>,
 ) -> Result<CheckpointHeader, EngineError> {
     let max = geometry.layout.checkpoint_counts_max();
     let mut blocks = BlockWriter::begin(flash, geometry, target);
@@ -90,10 +90,11 @@ pub async fn write_blocks<D: DerefMut<Target = Decider>>(
         let bytes = design().export_page(number);
         blocks.put_page(number, bytes).await?;
     }
-    let history = history.await;
+    let room = max.design_pages.min(blocks.pages_that_fit(&geometry.layout));
     // The history goes whole or not at all: without it, only the order is lost.
+    let history = history(room).await;
     let history = history.chunks(PAGE_BYTES);
-    if history.len() as u64 <= max.design_pages {
+    if history.len() as u64 <= room {
         for (number, bytes) in history.enumerate() {
             blocks.put_page(number, bytes.to_vec()).await?;
         }
@@ -227,6 +228,11 @@ impl<'a> BlockWriter<'a> {
             yield_now().await;
         }
         Ok(())
+    }
+
+    /// Returns how many pages still fit into the area.
+    fn pages_that_fit(&self, layout: &Layout) -> u64 {
+        self.encoder.pages_that_fit(layout.checkpoint_area_bytes)
     }
 
     /// Puts a page of the design, or of its history.

@@ -42,7 +42,7 @@ impl Store for OverSlots {
             _ => self.slots_max(options).into(),
         };
         let bytes_per_chunk = self.history_bytes(options.chunk_bytes);
-        Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping: 0, entries_max })
+        Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping: 0, entries_max, names_records: false })
     }
 
     /// Returns the slots whose addresses can all be mapped. A table entry for each slot takes RAM

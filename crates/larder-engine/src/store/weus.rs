@@ -63,7 +63,13 @@ impl Store for OverWeus {
         };
         let bytes_per_chunk = waiting_weus_bytes(options.chunk_bytes, options.slot_bytes);
         let bytes_per_mapping = self.history_bytes_max;
-        (bytes_per_mapping > 0).then_some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max })
+        let names_records = self.checkpoint.is_some_and(|shares| shares.names_records);
+        (bytes_per_mapping > 0).then_some(HistoryRequest {
+            bytes_per_chunk,
+            bytes_per_mapping,
+            entries_max,
+            names_records,
+        })
     }
 
     fn weu_wanted(&self, flash_bytes: u64) -> Option<u32> {

@@ -68,9 +68,10 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) async fn read(self, offset: u64, bytes: u64) -> Result<IoBuf, EngineError> {
+        let (from, end) = sectors(self.flash, offset, bytes);
         let buf = read_any(self.flash, offset, bytes as usize).await?;
         if let Some(progress) = self.progress {
-            progress.advance(bytes);
+            progress.advance(end - from);
         }
         Ok(buf)
     }
@@ -87,10 +88,15 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Returns the begin and the end of the sectors of bytes.
+fn sectors(flash: &dyn BlockDevice, offset: u64, bytes: u64) -> (u64, u64) {
+    let sector = u64::from(flash.info().sector_bytes.max(1));
+    (offset - offset % sector, (offset + bytes).next_multiple_of(sector))
+}
+
 /// Reads bytes at any boundary: it reads their sectors, and cuts the ends off.
 async fn read_any(flash: &dyn BlockDevice, offset: u64, bytes: usize) -> Result<IoBuf, IoError> {
-    let sector = u64::from(flash.info().sector_bytes.max(1));
-    let (from, end) = (offset - offset % sector, (offset + bytes as u64).next_multiple_of(sector));
+    let (from, end) = sectors(flash, offset, bytes as u64);
     let buf = flash.read(from, IoBuf::new((end - from) as usize)).await?;
     if buf.len() == bytes {
         return Ok(buf);

@@ -92,7 +92,11 @@ fn a_kept_trim_outlives_a_crash_behind_a_full_destage() {
         world.trim(10 * CHUNK, 4 * CHUNK);
         twin.zero(10 * CHUNK, 4 * CHUNK);
         assert!(world.destage_all(), "nothing is owed");
-        if seed % 2 == 0 { world.crash() } else { world.kill() }
+        if seed % 2 == 0 {
+            world.crash()
+        } else {
+            world.kill()
+        }
         world.open();
         assert_same(&world.read(0, len), &twin.bytes(0, len), "the volume");
     });

@@ -5,7 +5,10 @@
 
 use super::entries::{FingerprintEntry, FragmentEntry, MappingEntry, SlotEntry, ZeroRange};
 use super::pages::DesignPage;
-use super::{BlockIdentity, BlockKind, CHECKPOINT_HEADER_BYTES, CheckpointBlock, CheckpointCounts, CheckpointHeader};
+use super::{
+    ALIGN, BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, CHECKPOINT_HEADER_BYTES, CheckpointBlock,
+    CheckpointCounts, CheckpointHeader, block_bytes,
+};
 use crate::error::{FormatError, Structure};
 use crate::log::LogStart;
 
@@ -87,6 +90,16 @@ impl CheckpointEncoder {
         let mut counts = self.counts;
         counts.add(self.open.kind(), self.open.len() as u64);
         counts
+    }
+
+    /// Returns how many pages of the design still fit into an area of so many bytes.
+    pub fn pages_that_fit(&self, area_bytes: u64) -> u64 {
+        let open = if self.open.is_empty() { 0 } else { block_bytes(self.open.kind(), self.open.len()) as u64 };
+        let left = area_bytes.saturating_sub(self.total_bytes + open);
+        let (full, rest) = (left / BLOCK_BYTES_MAX as u64, left % BLOCK_BYTES_MAX as u64);
+        let in_rest = rest / ALIGN as u64 * ALIGN as u64;
+        let in_rest = in_rest.saturating_sub(BLOCK_HEADER_BYTES as u64) / DesignPage::BYTES as u64;
+        full * BlockKind::DesignPages.entries_max() as u64 + in_rest
     }
 
     /// Returns the last block, if one is open, and the header, which is written after all blocks.

@@ -76,6 +76,7 @@ pub fn superblock() -> Superblock {
             zero_ranges_max: 512,
             fp_entries_max: 4096,
             design_pages_max: 0,
+            short_checkpoints: false,
         },
         origin: Origin {
             size_bytes: 1 << 30,
@@ -102,6 +103,7 @@ pub fn superblock_with_buckets() -> Superblock {
         bucket_slots: 128,
         fp_entries_max: 0,
         design_pages_max: 64,
+        short_checkpoints: false,
         ..good.layout
     };
     Superblock { layout, ..good }

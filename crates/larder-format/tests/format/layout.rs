@@ -244,7 +244,8 @@ fn any_plan_is_a_plan_that_checks() {
             }
             let entries_max = random.next() >> random.below(64);
             let (bytes_per_chunk, bytes_per_mapping) = (random.below(3000), random.below(100));
-            request.history = Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max });
+            request.history =
+                Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max, names_records: random.coin() });
         }
         match Layout::plan(request) {
             Ok(layout) => {
@@ -350,7 +351,8 @@ fn a_layout_of_buckets_that_was_tampered_with_is_refused() {
     // A history has room of its own: for each chunk, and for each mapping that there is room for.
     let slots = LayoutRequest { slot_bytes: REQUEST.chunk_bytes, ..REQUEST };
     for (request, bytes_per_chunk, bytes_per_mapping) in [(slots, 50, 0), (REQUEST, 1, 22)] {
-        let history = Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max: u64::MAX });
+        let history =
+            Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max: u64::MAX, names_records: false });
         let without = Layout::plan(request).unwrap();
         let with = Layout::plan(LayoutRequest { history, ..request }).unwrap();
         let bytes = (8 << 20) * bytes_per_chunk + with.mappings_max * bytes_per_mapping;

@@ -52,10 +52,11 @@ impl Executor {
     /// Writes a checkpoint, and the superblocks that name it.
     fn write_checkpoint(&mut self) {
         let history = self.design.whole_history().len().div_ceil(PAGE_BYTES);
-        let stats = self.design.stats();
         let is_bucketed = self.options.store.metadata_block_bytes > 0;
         // A history may have some of those that the design knows.
         self.design.begin_export();
+        let mappings = (0..self.design.export_pieces()).map(|piece| self.design.export_mappings(piece).len() as u64);
+        let mappings = mappings.sum::<u64>();
         let pieces = std::iter::from_fn(|| self.design.next_fingerprints());
         let fingerprints = pieces.map(|piece| piece.len() as u64).sum();
         self.design.export_is_durable();
@@ -63,11 +64,7 @@ impl Executor {
             // Pages and the metadata region have those of buckets.
             slots: if is_bucketed { 0 } else { self.options.slot_count.into() },
             // A checkpoint leaves out mappings that it has no room for.
-            mappings: if is_bucketed {
-                self.design.dirty_counts().chunks
-            } else {
-                stats.mapped_chunks.min(self.options.mappings_max)
-            },
+            mappings: if is_bucketed { self.design.dirty_counts().chunks } else { mappings },
             fragments: 0,
             zero_ranges: self.design.dirty_counts().runs,
             fingerprints: if is_bucketed { 0 } else { fingerprints },

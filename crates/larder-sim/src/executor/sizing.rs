@@ -30,7 +30,9 @@ use larder_format::size::exact;
 use larder_format::{
     CheckpointCounts, HistoryRequest, Layout, LayoutRequest,
     checkpoint::checkpoint_bytes_max,
-    layout::{CHUNKS_MAX, FINGERPRINTS_PER_CHUNK, MAPPINGS_PER_CHUNK, SLOT_COUNT_MIN, WEU_BYTES_MAX},
+    layout::{
+        CHUNKS_MAX, FINGERPRINTS_PER_CHUNK, MAPPINGS_AN_ENTRY, MAPPINGS_PER_CHUNK, SLOT_COUNT_MIN, WEU_BYTES_MAX,
+    },
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
 };
 
@@ -242,7 +244,7 @@ impl WeuSizing {
         let data_chunks = u64::from(slot_count) * u64::from(self.weu_bytes / self.chunk_bytes);
         let most = CheckpointCounts {
             slots: slot_count.into(),
-            mappings: mappings_max,
+            mappings: if self.names_records() { mappings_max / MAPPINGS_AN_ENTRY } else { mappings_max },
             fragments: 0,
             zero_ranges: layout.zero_ranges_max,
             fingerprints: fp_entries_max,
@@ -264,6 +266,11 @@ impl WeuSizing {
             store: StoreRules::weus(),
             commit_entries: 1,
         }
+    }
+
+    /// Returns whether the history of the design names records, so that checkpoints are short.
+    fn names_records(&self) -> bool {
+        self.checkpoint.is_some_and(|shares| shares.names_records)
     }
 
     fn rules(&self, weu_bytes: u32) -> PackingRules {
@@ -298,6 +305,7 @@ impl WeuSizing {
                 bytes_per_chunk: waiting_weus_bytes(self.chunk_bytes, self.weu_bytes),
                 bytes_per_mapping: self.history_bytes,
                 entries_max: u64::MAX,
+                names_records: self.names_records(),
             }),
         };
         Layout::plan(request).map_err(|error| error.to_string())

@@ -171,8 +171,12 @@ fn plan_slots(setup: &Setup, over: &OverSlots, flash_bytes: u64, slots_max: u64)
     let mappings = over.mappings_wanted(slots, chunk).ok_or_else(|| {
         format!("{} cannot number {slots} slots: take larger chunks, or a smaller flash", setup.design.name)
     })?;
-    let history =
-        HistoryRequest { bytes_per_chunk: over.history_bytes(chunk), bytes_per_mapping: 0, entries_max: slots_max };
+    let history = HistoryRequest {
+        bytes_per_chunk: over.history_bytes(chunk),
+        bytes_per_mapping: 0,
+        entries_max: slots_max,
+        names_records: false,
+    };
     plan(LayoutRequest {
         fp_entries_max: (slots_max < flash_slots).then_some(slots_max),
         mappings_max: Some(mappings),

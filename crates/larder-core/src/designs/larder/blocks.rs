@@ -259,16 +259,17 @@ impl ContentBlocks {
         self.blocks.len()
     }
 
-    /// Returns the stored contents of a block that began before an export, or all.
-    pub fn stored_in(
-        &self,
-        at: usize,
-        before: Option<u32>,
-    ) -> impl Iterator<Item = (ContentNumber, &ContentRecord)> + '_ {
+    /// Returns the export before which the block of a number began.
+    pub fn export_of(&self, id: ContentNumber) -> u32 {
+        self.blocks[split(id).0].export
+    }
+
+    /// Returns the stored contents of a block.
+    pub fn stored_in(&self, at: usize) -> impl Iterator<Item = (ContentNumber, &ContentRecord)> + '_ {
         let block = &self.blocks[at];
         let records = match &block.items {
-            BlockItems::Stored(records) if before.is_none_or(|export| block.export != export) => records.as_slice(),
-            _ => &[],
+            BlockItems::Stored(records) => records.as_slice(),
+            BlockItems::Remembered(_) => &[],
         };
         let used = (0..BLOCK).zip(records).filter(|(position, _)| block.used >> position & 1 == 1);
         used.map(move |(position, record)| (ContentNumber(at as u32 * BLOCK + position), record))

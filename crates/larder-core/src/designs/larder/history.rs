@@ -2,8 +2,10 @@
 //!
 //! The head has version (2), time (4), rule (1) and both rents (8 each, doubles). The records of
 //! each slot follow: slot (4), generation (4), number of records (4); and for each record its
-//! offset (22 bits) and class (6) in four bytes, its bin of age (1), and its fingerprint (16, or
-//! zeroes for none). Behind the last slot (all ones) come the cells of the life tables: class (1),
+//! offset (22 bits), class (6) and marks (4) in four bytes, its bin of age (1), and the low bytes
+//! of its address (2). A mark says that a search finds the content ([`KNOWN`]), and another that
+//! the address of the record has a clean mapping to it ([`MAPPED`]). The record's table has address
+//! and fingerprint. Behind the last slot (all ones) come the cells of the life tables: class (1),
 //! bin (1), and lived, events and hits (4 each, floats). Beliefs follow: [`BELIEF`] (1), address
 //! (5) and fingerprint (16). All numbers are little-endian.
 //!
@@ -14,22 +16,27 @@
 //! The heat of an address follows from the class of its content.
 
 use super::{
-    Larder, RECORD_BYTES,
+    HEAD_BYTES, Larder, RECORD_BYTES,
     addresses::Address,
     ages::BINS,
     class::{CLASSES, Class},
     content::ContentRecord,
 };
 use crate::{
+    design::{Recalled, RecalledSlot},
     history::{Draft, Front},
     lba_index::OFFSET_BITS,
     types::{Fingerprint, Lba, Place, SlotId},
 };
 
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 /// Slots of a piece of an export: each of their records is looked up.
 const PIECE: usize = 4;
 const NO_SLOT: u32 = u32::MAX;
+/// The marks of a record, beside its offset and class.
+const KNOWN: u32 = 1 << 28;
+const MAPPED: u32 = 1 << 29;
+const CLASS_MASK: u32 = (1 << (28 - OFFSET_BITS)) - 1;
 /// The first byte of a belief: no class of a cell.
 const BELIEF: u8 = u8::MAX;
 /// Pieces of the address index of a piece of an export.
@@ -94,11 +101,15 @@ impl Larder {
         let mut records = Vec::new();
         for (id, record) in self.contents.in_slot(slot) {
             let bin = self.sample.lives().ages().bin(self.sample.since(record.used_at()));
-            let packed = record.offset() | (record.class().index() as u32) << OFFSET_BITS;
+            let owner = record.owner().and_then(|owner| self.index.get(owner));
+            let is_mapped = owner.is_some_and(|entry| entry.content() == Some(id) && self.is_recalled(&entry));
+            // The log has a later content, if its mapping lasts.
+            let is_known = record.is_known() && (is_mapped || self.contents.is_exported(id));
+            let marks = if is_known { KNOWN } else { 0 } | if is_mapped { MAPPED } else { 0 };
+            let packed = record.offset() | (record.class().index() as u32) << OFFSET_BITS | marks;
             records.extend(packed.to_le_bytes());
             records.push(bin as u8);
-            let known = record.fingerprint().filter(|_| self.is_restored(id));
-            records.extend(known.map_or([0; 16], |known| known.0));
+            records.extend((record.owner().map_or(0, |owner| owner.0) as u16).to_le_bytes());
         }
         if records.is_empty() {
             return;
@@ -146,14 +157,10 @@ impl Larder {
         for _ in 0..count {
             let packed = u32::from_le_bytes(front.take()?);
             let [bin] = front.take()?;
-            let fingerprint = Fingerprint(front.take()?);
-            let (offset, class) = (packed & ((1 << OFFSET_BITS) - 1), (packed >> OFFSET_BITS) as usize);
+            front.take::<2>()?;
+            let (offset, class) = (offset_of(packed), (packed >> OFFSET_BITS & CLASS_MASK) as usize);
             let place = Place { slot: SlotId(slot), generation, offset, stored_len: 0, crc: 0, encoding: 0 };
             let Some(id) = self.contents.at(&place) else { continue };
-            // The log may have stored the same content again.
-            if fingerprint.0 != [0; 16] && self.contents.find(&fingerprint).is_none() {
-                self.know(id, Some(&fingerprint));
-            }
             if class < CLASSES && usize::from(bin) < BINS {
                 let age = self.sample.lives().ages().least(bin.into());
                 let used_at = self.sample.stamp_before(age);
@@ -209,5 +216,52 @@ impl Larder {
             self.sample.lives_mut().restore(Class::of_index(class.into()), bin.into(), counts);
         }
         Some(())
+    }
+}
+
+/// Returns the offset of a packed record.
+fn offset_of(packed: u32) -> u32 {
+    packed & ((1 << OFFSET_BITS) - 1)
+}
+
+/// The history of a checkpoint whose records are recalled, slot by slot.
+pub(super) struct Recalling {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Recalling {
+    /// Begins with the first slot.
+    pub fn new(bytes: Vec<u8>) -> Recalling {
+        let is_ours = bytes.first_chunk().is_some_and(|version| u16::from_le_bytes(*version) == VERSION);
+        Recalling { at: if is_ours { HEAD_BYTES } else { bytes.len() }, bytes }
+    }
+
+    /// Returns all bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Returns the records of the next slot that are to be recalled; `None` behind the last.
+    pub fn next_slot(&mut self) -> Option<RecalledSlot> {
+        let mut front = Front(self.bytes.get(self.at..)?);
+        let slot = u32::from_le_bytes(front.take()?);
+        if slot == NO_SLOT {
+            return None;
+        }
+        let generation = u32::from_le_bytes(front.take()?);
+        let count = u32::from_le_bytes(front.take()?);
+        let mut records = Vec::new();
+        for _ in 0..count {
+            let packed = u32::from_le_bytes(front.take()?);
+            front.take::<1>()?;
+            let lba_low = u16::from_le_bytes(front.take()?);
+            let (is_known, is_mapped) = (packed & KNOWN != 0, packed & MAPPED != 0);
+            if is_known || is_mapped {
+                records.push(Recalled { offset: offset_of(packed), is_known, is_mapped, lba_low });
+            }
+        }
+        self.at = self.bytes.len() - front.0.len();
+        Some(RecalledSlot { slot: SlotId(slot), generation, records })
     }
 }

@@ -152,12 +152,11 @@ impl Mapping for Larder {
     }
 
     fn has_room(&self, count: u64) -> bool {
-        let stored = self.contents.stored() as u64;
         // A full index has a quarter of beliefs, so that one is found soon if it has to go.
         let has_regions = self.live + count <= self.regions_max() / 4 * 3
             || self.index.occupied() as u64 + count <= self.regions_max();
         let has_entries = self.live + count <= self.entries_max() / 4 * 3;
-        has_regions && has_entries && self.checkpoint_room.has_room(self.live, stored, count)
+        has_regions && has_entries && self.checkpoint_room.has_room(count)
     }
 }
 
@@ -349,7 +348,7 @@ impl Larder {
     ///
     /// They are those of a history, or fewer if the ratio of the FP index is smaller.
     fn known_max(&self) -> u64 {
-        let CheckpointShares { mappings_per_chunk, chunks_per_fingerprint } = CHECKPOINT;
+        let CheckpointShares { mappings_per_chunk, chunks_per_fingerprint, .. } = CHECKPOINT;
         let chunks = self.config.fp_entries_max.saturating_mul(chunks_per_fingerprint);
         chunks.saturating_mul(mappings_per_chunk).min(self.config.mappings_max)
     }

@@ -7,7 +7,8 @@
 
 use super::{
     Larder,
-    addresses::{Address, ContentNumber},
+    addresses::{Address, Kind},
+    history::Recalling,
 };
 use crate::{
     design::{ExportedMapping, Lookup, Mapping, Persist, Slots, ToldBy},
@@ -15,9 +16,6 @@ use crate::{
     slots::{ExportedSlot, Generations, SlotTable},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
-
-/// Blocks of contents of a piece of an export.
-const PIECE: usize = 16;
 
 impl Persist for Larder {
     fn begin_export(&mut self) {
@@ -35,19 +33,14 @@ impl Persist for Larder {
     }
 
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
-        let stored = self.contents.stored() as u64;
         let exported = |entry: Address| {
             let lookup = self.interpret(&entry)?;
-            if self.checkpoint_room.is_exporting() && self.stays_transient(&entry) {
+            let is_left_out = self.stays_transient(&entry) || self.is_recalled(&entry);
+            if self.checkpoint_room.is_exporting() && is_left_out {
                 return None;
             }
-            let is_needed = entry.is_dirty
-                || match lookup {
-                    Lookup::Chunk { duplicate, .. } => !duplicate,
-                    Lookup::Fragment { .. } => true,
-                    Lookup::Zero | Lookup::Miss => false,
-                };
-            let is_taken = is_needed || self.checkpoint_room.takes(self.live, stored);
+            let is_needed = entry.is_dirty || matches!(lookup, Lookup::Fragment { .. });
+            let is_taken = is_needed || self.checkpoint_room.takes();
             is_taken.then_some(ExportedMapping { lba: entry.lba, lookup, dirty: entry.is_dirty })
         };
         self.index.piece(piece).filter_map(exported).collect()
@@ -58,11 +51,8 @@ impl Persist for Larder {
     }
 
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
-        let mut piece = self.contents.next_exported(PIECE)?;
-        // The history has the others.
-        piece.retain(|(id, _, place)| self.takes_references(place) && !self.is_restored(*id));
-        piece.truncate(self.checkpoint_room.take_fingerprints(piece.len()));
-        Some(piece.into_iter().map(|(_, fingerprint, place)| (fingerprint, place)).collect())
+        // The history names their records.
+        None
     }
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
@@ -90,8 +80,9 @@ impl Persist for Larder {
             beliefs.into_iter().for_each(|lba| _ = self.unmap(lba));
         }
         (0..self.slots.count()).for_each(|slot| self.contents.seal(SlotId(slot)));
-        if let Some(pages) = self.pages.take() {
-            self.take_knowledge(&pages.bytes());
+        let recalled = self.recalling.take().map(Recalling::into_bytes);
+        if let Some(bytes) = recalled.or_else(|| self.pages.take().map(|pages| pages.bytes())) {
+            self.take_knowledge(&bytes);
         }
         self.restoring = false;
     }
@@ -119,10 +110,13 @@ impl Persist for Larder {
 }
 
 impl Larder {
-    /// Returns whether a checkpoint has a mapping of the address for which a content was stored.
-    pub(super) fn is_restored(&self, id: ContentNumber) -> bool {
-        let owner = self.contents.record(id).and_then(|record| self.index.get(record.owner()?));
-        owner.is_some_and(|entry| entry.content() == Some(id) && !self.stays_transient(&entry))
+    /// Returns whether the history tells a mapping.
+    ///
+    /// It is a clean one of the address for which its record was stored.
+    pub(super) fn is_recalled(&self, entry: &Address) -> bool {
+        let is_clean_chunk = entry.kind == Kind::Chunk && !entry.is_dirty && !self.stays_transient(entry);
+        let record = entry.content().filter(|_| is_clean_chunk).and_then(|id| self.contents.record(id));
+        record.is_some_and(|record| record.is_of(entry.lba))
     }
 
     fn takes_references(&self, place: &Place) -> bool {
