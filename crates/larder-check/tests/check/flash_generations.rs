@@ -409,7 +409,7 @@ fn check_readable(world: &mut World, what: &str) {
 fn check(world: &mut World, state: FlashState, what: &str) {
     let is_state = |error: &EngineError| matches!(error, EngineError::State(_));
     match state {
-        FlashState::Orderly | FlashState::Crashed => check_opened(world, what),
+        FlashState::Orderly | FlashState::Crashed | FlashState::ShortCheckpoints => check_opened(world, what),
         FlashState::Compatible => {
             check_opened(world, what);
             let (flash, _) = images(world);
