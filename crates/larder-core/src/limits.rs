@@ -55,8 +55,8 @@ pub const JOINED_BYTES_MAX: usize = 1 << 20;
 /// Chunks of a trim that are forgotten at once, at most.
 pub const TRIMMED_AT_ONCE: u64 = 1 << 14;
 
-/// Mappings for each one that has room in a checkpoint whose history names records.
-pub const MAPPINGS_AN_ENTRY: u64 = 2;
+/// Mappings with room in any checkpoint whose history names records.
+pub const MAPPINGS_ALWAYS: u64 = 4096;
 
 /// Divisor of the mappings of a checkpoint, for those that are kept back.
 const KEPT_BACK_SHARE: u64 = 16;
@@ -86,6 +86,14 @@ pub fn commit_due(most: u64) -> u64 {
 /// A checkpoint gathers its pieces at different moments, so a little more must fit its area.
 pub fn mappings_beside_checkpoint(mappings_max: u64) -> u64 {
     mappings_max - mappings_max / KEPT_BACK_SHARE
+}
+
+/// Returns the mappings with room in a checkpoint whose history names records, of so many.
+///
+/// They are more than those that may be dirty: destaging makes room before an eviction does.
+/// [`MAPPINGS_ALWAYS`] have room in any case.
+pub fn mappings_in_short_checkpoint(mappings: u64) -> u64 {
+    (mappings / 16 * 9).max(MAPPINGS_ALWAYS).min(mappings)
 }
 
 /// Returns the room of a checkpoint for so many mappings, by [`mappings_beside_checkpoint`].

@@ -86,6 +86,8 @@ pub async fn write_whole(
     target: &CheckpointTarget,
     mut design: Decider,
 ) -> Result<CheckpointPointer, EngineError> {
+    // No log has a mapping of it.
+    let target = &CheckpointTarget { logged_from: u64::MAX, ..*target };
     design.begin_export();
     let design = Mutex::new(design);
     let history = async |pages| {

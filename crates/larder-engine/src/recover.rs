@@ -33,7 +33,7 @@ use larder_core::{
     Decider, DesignConfig,
     history::Trust,
     ledger::{FRAGMENT_SHARE, RUN_SHARE},
-    limits::{CHECKPOINT_DUE_PERCENT, mappings_beside_checkpoint},
+    limits::{CHECKPOINT_DUE_PERCENT, MAPPINGS_ALWAYS, mappings_beside_checkpoint},
     types::SECTOR_BYTES,
 };
 use larder_device::{BlockDevice, DeviceInfo};
@@ -41,7 +41,7 @@ use larder_format::{CheckpointCounts, Layout, LogStart, Superblock, WriteMode};
 pub use recovered::{Recovered, RecoveryReport};
 
 // A design keeps to the room that the layout gives.
-const _: () = assert!(larder_core::limits::MAPPINGS_AN_ENTRY == larder_format::layout::MAPPINGS_AN_ENTRY);
+const _: () = assert!(MAPPINGS_ALWAYS == larder_format::layout::MAPPINGS_ALWAYS);
 
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
@@ -120,7 +120,8 @@ pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count:
     let layout = &superblock.layout;
     let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
     // The limit leaves room in a checkpoint. It is out of reach if the volume has no more chunks.
-    let is_out_of_reach = layout.mappings_max >= chunk_count && !layout.short_checkpoints;
+    let has_all = !layout.short_checkpoints || layout.mappings_max <= MAPPINGS_ALWAYS;
+    let is_out_of_reach = layout.mappings_max >= chunk_count && has_all;
     let fits = match is_out_of_reach {
         // A design with lists of addresses wants room for all of them, even before a small volume.
         true => chunk_count.max(layout.slot_count.into()).saturating_mul(ENTRIES_OUT_OF_REACH),
@@ -350,6 +351,7 @@ fn check_origin(superblock: &Superblock, origin: &dyn BlockDevice, may_grow: boo
 mod tests {
     use super::*;
     use crate::{CreateOptions, create, designs::ENGINE_DESIGNS};
+    use larder_core::limits::mappings_in_short_checkpoint;
     use larder_device::{driver::block_on, ram::RamDevice};
 
     /// Returns the sector of a design's flash on a device with this sector and physical sector.
@@ -364,6 +366,17 @@ mod tests {
         design.fit(&mut options);
         let flash = RamDevice::new("flash", 64 << 20, 512);
         block_on(create(&flash, 64 << 20, &options)).expect("created").layout
+    }
+
+    #[test]
+    fn a_design_keeps_to_the_room_that_the_layout_gives() {
+        let mut mappings = 1;
+        while mappings < 1 << 40 {
+            let room = larder_format::layout::in_short_checkpoint(mappings);
+            let of_design = mappings_in_short_checkpoint(mappings_beside_checkpoint(mappings));
+            assert!(0 < of_design && of_design <= room && room <= mappings, "{mappings}");
+            mappings += mappings / 7 + 1;
+        }
     }
 
     #[test]

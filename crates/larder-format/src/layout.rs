@@ -34,8 +34,8 @@ pub const MAPPINGS_PER_CHUNK: u64 = 4;
 const EXACT_MAPPINGS_PER_CHUNK: u64 = 1;
 /// Default fingerprints for each whole chunk that the flash holds: room for compression.
 pub const FINGERPRINTS_PER_CHUNK: u64 = 2;
-/// Mappings for each one that a short checkpoint has room for.
-pub const MAPPINGS_AN_ENTRY: u64 = 2;
+/// Mappings that a short checkpoint has room for in any case.
+pub const MAPPINGS_ALWAYS: u64 = 4096;
 /// Pages of the design for each one that has room of its own in a short checkpoint.
 const PAGES_A_ROOM: u64 = 3;
 /// One fragment for this many mappings.
@@ -133,7 +133,7 @@ pub struct Layout {
     pub fp_entries_max: u64,
     /// The bound of the pages of its design in a checkpoint, and of their numbers; 0 for none.
     pub design_pages_max: u64,
-    /// True if a checkpoint has room for one mapping in [`MAPPINGS_AN_ENTRY`].
+    /// True if a checkpoint has room for a part of the mappings ([`in_short_checkpoint`]).
     ///
     /// The history of the design names the records of the others, and the record tables have the
     /// addresses.
@@ -233,12 +233,13 @@ impl Layout {
         CheckpointCounts {
             slots: if self.store() == StoreKind::Buckets { 0 } else { self.slot_count.into() },
             mappings: match self.short_checkpoints {
-                true => self.mappings_max / MAPPINGS_AN_ENTRY,
+                true => in_short_checkpoint(self.mappings_max),
                 false => self.mappings_max,
             },
             fragments: self.fragments_max,
             zero_ranges: self.zero_ranges_max,
-            fingerprints: self.fp_entries_max,
+            // The history names their records.
+            fingerprints: if self.short_checkpoints { 0 } else { self.fp_entries_max },
             design_pages: self.design_pages_max,
         }
     }
@@ -346,6 +347,13 @@ impl LayoutRequest {
             None => StoreKind::Weus,
         }
     }
+}
+
+/// Returns the mappings that a short checkpoint has room for, of so many at any time.
+///
+/// Half of them may be dirty. [`MAPPINGS_ALWAYS`] have room in any case.
+pub fn in_short_checkpoint(mappings: u64) -> u64 {
+    (mappings / 16 * 9).max(MAPPINGS_ALWAYS).min(mappings)
 }
 
 /// Checks the sizes that the operator or a design may choose.

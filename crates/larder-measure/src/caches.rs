@@ -13,6 +13,7 @@ use larder_device::{
     BlockDevice, IoBuf, Runtime, WriteFlags, driver::block_on, threads::ThreadRuntime, threads::ThreadRuntimeOptions,
 };
 use larder_engine::{Cache, Compression, CreateOptions, Tuning, create};
+use larder_format::DesignId;
 use std::sync::Arc;
 
 /// The distance of consecutive reads in chunks. It has no common divisor with a power of two.
@@ -32,6 +33,11 @@ pub fn options(chunk_bytes: usize, compression: Compression) -> CreateOptions {
         hash_key: [7; 32],
         ..CreateOptions::default()
     }
+}
+
+/// Returns the options of a cache whose design stores each chunk, read again or not.
+pub fn options_to_fill(chunk_bytes: usize, compression: Compression) -> CreateOptions {
+    CreateOptions { design: DesignId::Nitro, ..options(chunk_bytes, compression) }
 }
 
 /// Returns tuning that leaves dirty data in the cache, so that no destaging disturbs a measurement.

@@ -9,7 +9,7 @@
 //! serve them alike.
 
 use crate::{
-    caches::{end, filled, only_hits, options, runtime},
+    caches::{end, filled, only_hits, options_to_fill, runtime},
     data::{DataKind, Source},
     measure::{Res, Side, compare, lanes, time},
     options::Options,
@@ -69,8 +69,13 @@ fn one_cache(bench: &Options, path: &Path, name: &str, chunk: usize, compression
     let flash = Arc::new(FileDevice::open(path, open)?);
     let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
     let runtime = runtime(0);
-    let cache =
-        Rc::new(filled(flash.clone(), origin, runtime.clone(), &options(chunk, compression), (&source, SET_BYTES))?);
+    let cache = Rc::new(filled(
+        flash.clone(),
+        origin,
+        runtime.clone(),
+        &options_to_fill(chunk, compression),
+        (&source, SET_BYTES),
+    )?);
     let records: Rc<[Record]> = records_of(&flash, &cache.status())?.into();
     if (records.len() as u64) < SET_BYTES / chunk as u64 {
         return Err(format!("only {} records are on flash: {:?}", records.len(), cache.status()).into());

@@ -7,7 +7,7 @@
 
 use crate::{
     alloc::Live,
-    caches::{end, no_destaging, options, runtime},
+    caches::{end, no_destaging, options_to_fill, runtime},
     data::{DataKind, PIECE_BYTES, Source},
     devices::Sink,
     measure::Res,
@@ -54,7 +54,7 @@ fn filled(chunks: usize, copies: u64, mode: WriteMode) -> Res<(u64, f64, f64)> {
     block_on(create(
         &*flash,
         ORIGIN_BYTES,
-        &larder_engine::CreateOptions { mode, ..options(CHUNK_BYTES, Compression::Off) },
+        &larder_engine::CreateOptions { mode, ..options_to_fill(CHUNK_BYTES, Compression::Off) },
     ))?;
     // The log's own memory is in the device: touch it before counting starts.
     touch(&flash)?;

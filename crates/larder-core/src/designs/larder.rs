@@ -83,7 +83,7 @@ const WEUS_WANTED: u32 = 512;
 /// Three records for each chunk are enough for records of a third of a chunk. The history names
 /// each, so few mappings and no fingerprints have entries of their own.
 const CHECKPOINT: CheckpointShares =
-    CheckpointShares { mappings_per_chunk: 3, chunks_per_fingerprint: 64, names_records: true };
+    CheckpointShares { mappings_per_chunk: 3, chunks_per_fingerprint: 2, names_records: true };
 /// Entries of the index for each mapping: the others are beliefs.
 const ENTRIES_SHARE: u64 = 4;
 /// Contents that are not stored, for each mapping, at most.

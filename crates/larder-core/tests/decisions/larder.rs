@@ -17,7 +17,7 @@ use larder_core::{
     design::{Mapping, Persist, Slots, ToldBy, Wanted},
     history::{PAGE_BYTES, Trust},
     larder::Larder,
-    limits::MAPPINGS_AN_ENTRY,
+    limits::mappings_in_short_checkpoint,
     ranges::Run,
     slots::SlotState,
 };
@@ -393,9 +393,11 @@ impl World {
         assert_eq!(stats.dirty_chunks, self.dirty.len() as u64);
         let has_room = self.design.has_room(1);
         assert!(
-            has_room || dirty >= self.config.mappings_max / MAPPINGS_AN_ENTRY || mapped >= self.config.mappings_max
+            has_room
+                || dirty >= mappings_in_short_checkpoint(self.config.mappings_max)
+                || mapped >= self.config.mappings_max
         );
-        let room = self.config.mappings_max / MAPPINGS_AN_ENTRY;
+        let room = mappings_in_short_checkpoint(self.config.mappings_max);
         assert!(!has_room || dirty < room, "{dirty} mappings have to be in a checkpoint");
         for (lba, (data, _)) in &self.durable {
             assert_eq!(self.newest.get(lba), Some(data), "a crash would bring back old data of {lba}");
@@ -475,7 +477,8 @@ impl World {
         exported += self.recall(&mut new);
         new.trust_history(if is_orderly { Trust::Whole } else { Trust::WithLog });
         new.end_restore();
-        let (mapped, room) = (self.design.stats().mapped_chunks, self.config.mappings_max / MAPPINGS_AN_ENTRY);
+        let (mapped, room) =
+            (self.design.stats().mapped_chunks, mappings_in_short_checkpoint(self.config.mappings_max));
         assert!(exported <= mapped, "{exported} of {mapped}");
         let least = if mapped <= room / 4 * 3 { mapped } else { needed };
         assert!(!is_orderly || exported >= least, "{exported} of {mapped}, and {needed} are needed");

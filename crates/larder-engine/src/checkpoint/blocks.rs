@@ -43,6 +43,10 @@ pub struct CheckpointTarget {
     pub log_start: LogStart,
     /// The sequence number of the first entry there.
     pub entry_seq: u64,
+    /// The sequence number from which on the log behind the checkpoint has each dirty mapping.
+    ///
+    /// The checkpoint leaves those out. So it has as many as were dirty when it began, at most.
+    pub logged_from: u64,
 }
 
 impl CheckpointTarget {
@@ -52,7 +56,7 @@ impl CheckpointTarget {
             Some(last) => (1 - last.area.min(1), last.checkpoint_id + 1),
             None => (0, 1),
         };
-        CheckpointTarget { area, checkpoint_id, log_start, entry_seq }
+        CheckpointTarget { area, checkpoint_id, log_start, entry_seq, logged_from: entry_seq }
     }
 
     fn offset(&self, layout: &Layout) -> u64 {
@@ -80,7 +84,7 @@ pub async fn write_blocks<D: DerefMut<Target = Decider>>(
     let max = geometry.layout.checkpoint_counts_max();
     let mut blocks = BlockWriter::begin(flash, geometry, target);
     blocks.put_slots(&design).await?;
-    let fragments = blocks.put_mappings(&design).await?;
+    let fragments = blocks.put_mappings(&design, target.logged_from).await?;
     blocks.put_fragments(fragments).await?;
     let runs = design().export_runs();
     blocks.put_runs(runs).await?;
@@ -168,12 +172,13 @@ impl<'a> BlockWriter<'a> {
     async fn put_mappings<D: DerefMut<Target = Decider>>(
         &mut self,
         design: &impl Fn() -> D,
+        logged_from: u64,
     ) -> Result<Vec<FragmentEntry>, EngineError> {
         let pieces = design().export_pieces();
         let mut fragments = Vec::new();
         let mut left = 0..pieces;
         while !left.is_empty() {
-            let mappings = next_mappings(&design(), &mut left);
+            let mappings = next_mappings(&design(), &mut left, logged_from);
             let is_empty = mappings.is_empty();
             for mapping in mappings {
                 let (lba, dirty) = (mapping.lba.0, mapping.dirty);
@@ -254,11 +259,13 @@ impl<'a> BlockWriter<'a> {
 }
 
 /// Returns the mappings of the next piece, or of as many small pieces as one hold of the lock is
-/// worth.
-fn next_mappings(design: &Decider, left: &mut Range<usize>) -> Vec<ExportedMapping> {
+/// worth. Dirty ones that the log has from `logged_from` on are none of them.
+fn next_mappings(design: &Decider, left: &mut Range<usize>, logged_from: u64) -> Vec<ExportedMapping> {
+    let is_logged = |mapping: &ExportedMapping| design.dirty_seq(mapping.lba).is_some_and(|seq| seq >= logged_from);
     let mut mappings = Vec::new();
     for piece in left.by_ref().take(PIECES_A_HOLD) {
-        mappings.append(&mut design.export_mappings(piece));
+        let exported = design.export_mappings(piece);
+        mappings.extend(exported.into_iter().filter(|mapping| !mapping.dirty || !is_logged(mapping)));
         if mappings.len() >= MAPPINGS_A_HOLD {
             break;
         }

@@ -271,6 +271,8 @@ fn what_keeps_data_dirty_is_named() {
             assert!(why.contains(words), "{words}: {why}");
         }
         world.origin.sim.plan().clear();
+        // Another attempt may be under way still.
+        assert!(!world.destage_all());
         let before = world.status().counts;
         assert!(!world.destage_all());
         let why = world.cache().why_dirty(&before);

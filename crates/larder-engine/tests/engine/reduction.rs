@@ -169,7 +169,7 @@ fn duplicates_found(seed: u64, percent: u8) -> (u64, u64) {
     setup.options.fp_index_percent = percent;
     let world = World::new(seed, setup);
     let layout = world.layout();
-    // The history of larder has six fingerprints for each one beside it.
+    // The history of larder names six records for each one.
     let limit = layout.fp_entries_max * if design::chosen() == DesignId::Larder { 6 } else { 1 };
     // All of it fits: over slots that takes as many as there are chunks.
     let slot_bytes = u64::from(layout.slot_count) * u64::from(layout.slot_bytes);

@@ -31,7 +31,7 @@ use larder_format::{
     CheckpointCounts, HistoryRequest, Layout, LayoutRequest,
     checkpoint::checkpoint_bytes_max,
     layout::{
-        CHUNKS_MAX, FINGERPRINTS_PER_CHUNK, MAPPINGS_AN_ENTRY, MAPPINGS_PER_CHUNK, SLOT_COUNT_MIN, WEU_BYTES_MAX,
+        CHUNKS_MAX, FINGERPRINTS_PER_CHUNK, MAPPINGS_PER_CHUNK, SLOT_COUNT_MIN, WEU_BYTES_MAX, in_short_checkpoint,
     },
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
 };
@@ -244,7 +244,7 @@ impl WeuSizing {
         let data_chunks = u64::from(slot_count) * u64::from(self.weu_bytes / self.chunk_bytes);
         let most = CheckpointCounts {
             slots: slot_count.into(),
-            mappings: if self.names_records() { mappings_max / MAPPINGS_AN_ENTRY } else { mappings_max },
+            mappings: if self.names_records() { in_short_checkpoint(mappings_max) } else { mappings_max },
             fragments: 0,
             zero_ranges: layout.zero_ranges_max,
             fingerprints: fp_entries_max,

@@ -214,7 +214,9 @@ fn every_design_lies_on_every_layer() {
                 // A slot for one record is written again soon, and whole.
                 let trims = measures.traffic.weu_erasures > 0 || options.accounting.is_some();
                 assert!(counts.host_pages_trimmed > 0 || !trims, "{label}");
-                assert!(counts.blocks_erased() > 0 && wear.max >= wear.min, "{label}: {counts:?}");
+                // A design that stores little may write less than the drive has.
+                let goes_around = counts.pages_programmed() > u64::from(geometry.pages());
+                assert!((counts.blocks_erased() > 0 || !goes_around) && wear.max >= wear.min, "{label}: {counts:?}");
                 let erases = f64::from(geometry.blocks()) * wear.mean;
                 assert!((erases - counts.blocks_erased() as f64).abs() < 0.5, "{label}: wear is of all erasures");
             }

@@ -1,37 +1,34 @@
 //! The room of a checkpoint for mappings.
 //!
-//! A checkpoint has every dirty mapping. The history names the records whose address has a clean
-//! one. Other clean mappings, of zeroes and duplicates, go in while there is room: a restart
-//! without them costs a miss each, or a look at the content.
+//! A checkpoint has each mapping that was dirty when it began. The history names the records whose
+//! address has a clean one. Other clean mappings, of zeroes and duplicates, go in while there is
+//! room: a restart without them costs a miss each, or a look at the content.
 //!
-//! Invariants: the dirty mappings have room at any time. While an export runs, those that it took
-//! beside them count, too.
+//! Invariants: the dirty mappings have room at any time. Those that become dirty while an export
+//! runs are in the log behind it.
 //!
 //! It does not hold the mappings.
 
-use crate::{design::DesignConfig, limits::MAPPINGS_AN_ENTRY};
+use crate::{design::DesignConfig, limits::mappings_in_short_checkpoint};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// The share of the room that an export leaves to mappings that become dirty: one part in so many.
-const LEFT_SHARE: u64 = 4;
 
 /// See the module.
 pub struct CheckpointRoom {
     mappings_max: u64,
     dirty: u64,
     is_exporting: bool,
-    /// Mappings that the export took beside the needed ones.
-    taken: AtomicU64,
+    /// Mappings that the export still takes beside the dirty ones.
+    left: AtomicU64,
 }
 
 impl CheckpointRoom {
     /// Returns the room that a configuration leaves.
     pub fn new(config: &DesignConfig) -> CheckpointRoom {
         CheckpointRoom {
-            mappings_max: config.mappings_max / MAPPINGS_AN_ENTRY,
+            mappings_max: mappings_in_short_checkpoint(config.mappings_max),
             dirty: 0,
             is_exporting: false,
-            taken: AtomicU64::new(0),
+            left: AtomicU64::new(0),
         }
     }
 
@@ -48,7 +45,7 @@ impl CheckpointRoom {
     /// Begins an export.
     pub fn begin(&mut self) {
         self.is_exporting = true;
-        *self.taken.get_mut() = 0;
+        *self.left.get_mut() = self.mappings_max.saturating_sub(self.dirty);
     }
 
     /// Returns whether an export runs.
@@ -59,29 +56,16 @@ impl CheckpointRoom {
     /// Ends the export.
     pub fn end(&mut self) {
         self.is_exporting = false;
-        *self.taken.get_mut() = 0;
     }
 
-    /// Takes a mapping that is not needed into the export, if it has room. Outside an export all
-    /// are taken.
+    /// Takes a clean mapping into the export, if it has room. Outside an export all are taken.
     pub fn takes(&self) -> bool {
-        if !self.is_exporting {
-            return true;
-        }
-        let has_room = self.used() + self.mappings_max / LEFT_SHARE < self.mappings_max;
-        if has_room {
-            self.taken.fetch_add(1, Relaxed);
-        }
-        has_room
+        let one_less = |left: u64| left.checked_sub(1);
+        !self.is_exporting || self.left.fetch_update(Relaxed, Relaxed, one_less).is_ok()
     }
 
-    /// Returns whether `count` needed mappings more have room.
+    /// Returns whether `count` mappings more may be dirty.
     pub fn has_room(&self, count: u64) -> bool {
-        self.used() + count <= self.mappings_max
-    }
-
-    /// Counts the mappings of a checkpoint at most.
-    fn used(&self) -> u64 {
-        self.dirty + self.taken.load(Relaxed)
+        self.dirty + count <= self.mappings_max
     }
 }
