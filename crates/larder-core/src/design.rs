@@ -26,10 +26,10 @@ pub use counts::{DesignStats, DirtyCounts};
 pub use deferred::Deferred;
 pub use mapping::Mapping;
 pub(crate) use mapping::unmap_some;
-pub use memory::{Ghost, Memory, Recalled, RecalledSlot};
+pub use memory::{Ghost, Memory};
 pub use persist::Persist;
 pub use provisional::Provisional;
-pub use selective::Selective;
+pub use selective::{Recalled, RecalledSlot, Selective};
 pub use slots::Slots;
 pub use words::{
     DesignConfig, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Question, Survivor, ToldBy, Use, Victim, Wanted,

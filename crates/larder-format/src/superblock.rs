@@ -25,12 +25,11 @@ use crate::features::{
     FEATURE_LOG_POSITIONS, FEATURE_ORIGIN_STATE, FEATURE_SHORT_CHECKPOINTS, FEATURE_STATE_DIR, FEATURE_WEAR,
     INCOMPATIBLE_KNOWN, READABLE,
 };
-use crate::layout::Layout;
 use crate::limits::{CHUNKS_MAX, ENTRIES_MIN, SUPERBLOCK_OFFSETS, StoreKind};
-use crate::log::LogStart;
 use crate::text::{DirectoryPath, OriginUri, VolumeName};
 use crate::wire::{self, Le16, Le32, Le64};
 use crate::{COUNTER_MAX, FORMAT_VERSION};
+use crate::{layout::Layout, log::LogStart};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of one twin.

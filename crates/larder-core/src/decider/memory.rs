@@ -9,7 +9,7 @@ use super::Decider;
 #[cfg(doc)]
 use crate::design::{Memory, Provisional};
 use crate::{
-    design::{Design, Ghost, RecalledSlot},
+    design::{Design, Ghost},
     history::{Draft, Trust},
     types::{Fingerprint, Lba},
 };
@@ -55,11 +55,6 @@ impl<D: Design + ?Sized> Decider<D> {
             return design.restore_page(page, bytes);
         }
         self.design.provisional_mut().is_some_and(|design| design.restore_page(page, bytes))
-    }
-
-    /// Asks [`Memory::next_recalled`]; nothing without it.
-    pub fn next_recalled(&mut self) -> Option<RecalledSlot> {
-        self.design.memory_mut()?.next_recalled()
     }
 
     /// Tells [`Memory::trust_history`], if the design has it.

@@ -9,7 +9,7 @@ use super::Decider;
 #[cfg(doc)]
 use crate::design::Selective;
 use crate::{
-    design::{Design, Survivor, Wanted},
+    design::{Design, RecalledSlot, Survivor, Wanted},
     types::{Lba, Place, SlotId},
 };
 
@@ -48,5 +48,10 @@ impl<D: Design + ?Sized> Decider<D> {
     /// Asks [`Selective::survivors`]; none without it.
     pub fn survivors(&mut self, victim: SlotId) -> Vec<Survivor> {
         self.design.selective_mut().map_or_else(Vec::new, |design| design.survivors(victim))
+    }
+
+    /// Asks [`Selective::next_recalled`]; nothing without it.
+    pub fn next_recalled(&mut self) -> Option<RecalledSlot> {
+        self.design.selective_mut()?.next_recalled()
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::{
     history::{Draft, Trust},
-    types::{Fingerprint, Lba, SlotId},
+    types::{Fingerprint, Lba},
 };
 
 /// An unmapped address that a design remembers.
@@ -17,30 +17,6 @@ pub enum Ghost {
     Stored(Fingerprint),
     /// Its content is unknown, or not stored. A request of it is a miss that informs the design.
     Bare,
-}
-
-/// The records of a slot that a history names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecalledSlot {
-    /// The slot.
-    pub slot: SlotId,
-    /// Its generation. Records of another one are others.
-    pub generation: u32,
-    /// Its records that a restart takes, by offset.
-    pub records: Vec<Recalled>,
-}
-
-/// A record that a restart takes with the help of its record table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recalled {
-    /// The offset in the slot.
-    pub offset: u32,
-    /// True if its fingerprint leads to it.
-    pub is_known: bool,
-    /// True if the address that it was stored for has a clean mapping to it.
-    pub is_mapped: bool,
-    /// The low bytes of that address, which the table has, too.
-    pub lba_low: u16,
 }
 
 /// The replaced addresses of a design, and its order of addresses over a restart.
@@ -63,13 +39,6 @@ pub trait Memory {
     /// Recovery: takes a page of the history. Returns false and changes nothing for an invalid
     /// page.
     fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool;
-
-    /// Recovery: returns the next slot whose records the history names; `None` at the end.
-    ///
-    /// All pages were taken before, and no entry of the log.
-    fn next_recalled(&mut self) -> Option<RecalledSlot> {
-        None
-    }
 
     /// Recovery: says how far the history of the checkpoint holds. Without this call the content of
     /// every unmapped address is unknown.

@@ -8,6 +8,30 @@
 use super::{Survivor, Wanted};
 use crate::types::{Lba, Place, SlotId};
 
+/// The records of a slot that a history names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecalledSlot {
+    /// The slot.
+    pub slot: SlotId,
+    /// Its generation. Records of another one are others.
+    pub generation: u32,
+    /// Its records that a restart takes, by offset.
+    pub records: Vec<Recalled>,
+}
+
+/// A record that a restart takes with the help of its record table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recalled {
+    /// The offset in the slot.
+    pub offset: u32,
+    /// True if its fingerprint leads to it.
+    pub is_known: bool,
+    /// True if the address that it was stored for has a clean mapping to it.
+    pub is_mapped: bool,
+    /// The low bytes of that address, which the table has, too.
+    pub lba_low: u16,
+}
+
 /// The choice of contents that are stored at all, and of those that are stored again.
 pub trait Selective {
     /// Returns whether a clean chunk that is not stored is worth a record.
@@ -45,5 +69,12 @@ pub trait Selective {
     /// [admitted](Selective::admits) then.
     fn survivors(&mut self, _victim: SlotId) -> Vec<Survivor> {
         Vec::new()
+    }
+
+    /// Recovery: returns the next slot whose records the history names; `None` at the end.
+    ///
+    /// All pages were taken before, and no entry of the log.
+    fn next_recalled(&mut self) -> Option<RecalledSlot> {
+        None
     }
 }

@@ -25,6 +25,7 @@ mod memory;
 mod neighbourhoods;
 mod persist;
 mod price;
+mod recalling;
 mod region;
 mod replacement;
 mod runs;
@@ -45,8 +46,8 @@ use ages::BINS;
 use checkpoint_room::CheckpointRoom;
 use class::CLASSES;
 use contents::Contents;
-use history::Recalling;
 use price::Rents;
+use recalling::{HEAD_BYTES, Recalling};
 use sample::Sample;
 
 /// The design's name.
@@ -67,8 +68,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
 ///
 /// They include its content, its region, and its share of the sample and of the write-back data.
 pub const INDEX_BYTES_MAX: u64 = 220 + HISTORY_BYTES + DIRTY_SHARE_BYTES_MAX;
-/// Bytes of the knowledge in a checkpoint: the head, a slot, a record, and a cell of a life table.
-const HEAD_BYTES: usize = 23;
+/// Bytes of the knowledge in a checkpoint: a slot, a record, and a cell of a life table.
 const SLOT_BYTES: usize = 12;
 const RECORD_BYTES: u64 = 7;
 /// Bytes of the knowledge for each mapping, at most.

@@ -16,27 +16,21 @@
 //! The heat of an address follows from the class of its content.
 
 use super::{
-    HEAD_BYTES, Larder, RECORD_BYTES,
+    Larder, RECORD_BYTES,
     addresses::Address,
     ages::BINS,
     class::{CLASSES, Class},
     content::ContentRecord,
+    recalling::{CLASS_MASK, KNOWN, MAPPED, NO_SLOT, VERSION, offset_of},
 };
 use crate::{
-    design::{Recalled, RecalledSlot},
     history::{Draft, Front},
     lba_index::OFFSET_BITS,
     types::{Fingerprint, Lba, Place, SlotId},
 };
 
-const VERSION: u16 = 4;
 /// Slots of a piece of an export: each of their records is looked up.
 const PIECE: usize = 4;
-const NO_SLOT: u32 = u32::MAX;
-/// The marks of a record, beside its offset and class.
-const KNOWN: u32 = 1 << 28;
-const MAPPED: u32 = 1 << 29;
-const CLASS_MASK: u32 = (1 << (28 - OFFSET_BITS)) - 1;
 /// The first byte of a belief: no class of a cell.
 const BELIEF: u8 = u8::MAX;
 /// Pieces of the address index of a piece of an export.
@@ -216,52 +210,5 @@ impl Larder {
             self.sample.lives_mut().restore(Class::of_index(class.into()), bin.into(), counts);
         }
         Some(())
-    }
-}
-
-/// Returns the offset of a packed record.
-fn offset_of(packed: u32) -> u32 {
-    packed & ((1 << OFFSET_BITS) - 1)
-}
-
-/// The history of a checkpoint whose records are recalled, slot by slot.
-pub(super) struct Recalling {
-    bytes: Vec<u8>,
-    at: usize,
-}
-
-impl Recalling {
-    /// Begins with the first slot.
-    pub fn new(bytes: Vec<u8>) -> Recalling {
-        let is_ours = bytes.first_chunk().is_some_and(|version| u16::from_le_bytes(*version) == VERSION);
-        Recalling { at: if is_ours { HEAD_BYTES } else { bytes.len() }, bytes }
-    }
-
-    /// Returns all bytes.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-
-    /// Returns the records of the next slot that are to be recalled; `None` behind the last.
-    pub fn next_slot(&mut self) -> Option<RecalledSlot> {
-        let mut front = Front(self.bytes.get(self.at..)?);
-        let slot = u32::from_le_bytes(front.take()?);
-        if slot == NO_SLOT {
-            return None;
-        }
-        let generation = u32::from_le_bytes(front.take()?);
-        let count = u32::from_le_bytes(front.take()?);
-        let mut records = Vec::new();
-        for _ in 0..count {
-            let packed = u32::from_le_bytes(front.take()?);
-            front.take::<1>()?;
-            let lba_low = u16::from_le_bytes(front.take()?);
-            let (is_known, is_mapped) = (packed & KNOWN != 0, packed & MAPPED != 0);
-            if is_known || is_mapped {
-                records.push(Recalled { offset: offset_of(packed), is_known, is_mapped, lba_low });
-            }
-        }
-        self.at = self.bytes.len() - front.0.len();
-        Some(RecalledSlot { slot: SlotId(slot), generation, records })
     }
 }

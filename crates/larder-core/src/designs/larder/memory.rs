@@ -2,9 +2,9 @@
 //!
 //! Invariants: those of [`Memory`]. No crash leaves a belief.
 
-use super::{Larder, addresses::Kind, history::Recalling};
+use super::{Larder, addresses::Kind};
 use crate::{
-    design::{Ghost, Memory, RecalledSlot},
+    design::{Ghost, Memory},
     history::{Draft, PAGE_BYTES, Trust},
     types::Lba,
 };
@@ -30,13 +30,6 @@ impl Memory for Larder {
     fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
         let pages_max = self.knowledge_bytes_max().div_ceil(PAGE_BYTES) as u64;
         self.pages.as_mut().is_some_and(|pages| pages.note(page, bytes, pages_max))
-    }
-
-    fn next_recalled(&mut self) -> Option<RecalledSlot> {
-        if let Some(pages) = self.pages.take() {
-            self.recalling = Some(Recalling::new(pages.bytes()));
-        }
-        self.recalling.as_mut()?.next_slot()
     }
 
     /// The cache has learned the rest, which is right without any proof.

@@ -8,7 +8,7 @@
 use super::{
     Larder,
     addresses::{Address, Kind},
-    history::Recalling,
+    recalling::Recalling,
 };
 use crate::{
     design::{ExportedMapping, Lookup, Mapping, Persist, Slots, ToldBy},

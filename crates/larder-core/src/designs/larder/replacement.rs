@@ -12,9 +12,10 @@ use super::{
     content::ContentRecord,
     contents::sample_key,
     price::PRICE,
+    recalling::Recalling,
 };
 use crate::{
-    design::{Selective, Survivor, Wanted},
+    design::{RecalledSlot, Selective, Survivor, Wanted},
     slots::SlotState,
     types::{Lba, Place, SlotId},
 };
@@ -79,6 +80,13 @@ impl Selective for Larder {
 
     fn survivors(&mut self, victim: SlotId) -> Vec<Survivor> {
         self.choose_kept(victim)
+    }
+
+    fn next_recalled(&mut self) -> Option<RecalledSlot> {
+        if let Some(pages) = self.pages.take() {
+            self.recalling = Some(Recalling::new(pages.bytes()));
+        }
+        self.recalling.as_mut()?.next_slot()
     }
 }
 
