@@ -42,6 +42,9 @@ enum Data {
     Part,
 }
 
+/// The address of a record, its place, and the fingerprint of a whole chunk.
+type TableEntry = (u64, Place, Option<Fingerprint>);
+
 struct World {
     rng: Rng,
     design: Decider<Larder>,
@@ -52,7 +55,7 @@ struct World {
     /// The content of each record: slot, generation and offset. `None` for a part.
     records: HashMap<(u32, u32, u32), Option<u64>>,
     /// The entries of the record tables, by the same.
-    tables: HashMap<(u32, u32, u32), (u64, Place, Option<Fingerprint>)>,
+    tables: HashMap<(u32, u32, u32), TableEntry>,
     /// The data that a crash would bring back for an address, with the slot of its record.
     durable: BTreeMap<u64, (Data, Option<SlotId>)>,
     open: [Option<(SlotId, u32, u32)>; 2],
