@@ -90,13 +90,7 @@ pub async fn write_whole(
     let target = &CheckpointTarget { logged_from: u64::MAX, ..*target };
     design.begin_export();
     let design = Mutex::new(design);
-    let history = async |pages| {
-        let mut design = design.lock();
-        let Some(mut draft) = design.begin_history() else { return Vec::new() };
-        draft.limit(pages);
-        while design.export_history(&mut draft, &|_| false) {}
-        draft.finish()
-    };
+    let history = async |pages| design.lock().history_within(pages);
     let damaged = DamagedRecords::default();
     let header = write_blocks(flash, geometry, target, &damaged, || design.lock(), history).await?;
     flash.flush().await.map_err(EngineError::Flash)?;

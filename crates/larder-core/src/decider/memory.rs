@@ -44,7 +44,13 @@ impl<D: Design + ?Sized> Decider<D> {
 
     /// Returns the whole history of an idle design; empty for a design without one.
     pub fn whole_history(&mut self) -> Vec<u8> {
+        self.history_within(u64::MAX)
+    }
+
+    /// Returns the history of an idle design as [`Decider::whole_history`], in so many pages.
+    pub fn history_within(&mut self, pages: u64) -> Vec<u8> {
         let Some(mut draft) = self.begin_history() else { return Vec::new() };
+        draft.limit(pages);
         while self.export_history(&mut draft, &|_| false) {}
         draft.finish()
     }

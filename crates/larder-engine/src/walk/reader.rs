@@ -5,7 +5,7 @@
 //! It knows no structure.
 
 use crate::error::EngineError;
-use larder_device::{BlockDevice, IoBuf, IoError, Runtime, runtime::compute};
+use larder_device::{BlockDevice, IoBuf, Runtime, runtime::compute};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Bytes of one read.
@@ -67,13 +67,19 @@ impl<'a> Reader<'a> {
         Reader { flash, workers: None, progress: None }
     }
 
+    /// Reads bytes at any boundary: it reads their sectors, and cuts the ends off.
     pub(crate) async fn read(self, offset: u64, bytes: u64) -> Result<IoBuf, EngineError> {
-        let (from, end) = sectors(self.flash, offset, bytes);
-        let buf = read_any(self.flash, offset, bytes as usize).await?;
+        let sector = u64::from(self.flash.info().sector_bytes.max(1));
+        let (from, end) = (offset - offset % sector, (offset + bytes).next_multiple_of(sector));
+        let buf = self.flash.read(from, IoBuf::new((end - from) as usize)).await?;
         if let Some(progress) = self.progress {
             progress.advance(end - from);
         }
-        Ok(buf)
+        if buf.len() as u64 == bytes {
+            return Ok(buf);
+        }
+        let skip = (offset - from) as usize;
+        Ok(IoBuf::copy_of(buf.get(skip..skip + bytes as usize).unwrap_or_default()))
     }
 
     /// Runs `decode`, on a worker if there are any, and returns its result.
@@ -86,21 +92,4 @@ impl<'a> Reader<'a> {
             None => Ok(decode()),
         }
     }
-}
-
-/// Returns the begin and the end of the sectors of bytes.
-fn sectors(flash: &dyn BlockDevice, offset: u64, bytes: u64) -> (u64, u64) {
-    let sector = u64::from(flash.info().sector_bytes.max(1));
-    (offset - offset % sector, (offset + bytes).next_multiple_of(sector))
-}
-
-/// Reads bytes at any boundary: it reads their sectors, and cuts the ends off.
-async fn read_any(flash: &dyn BlockDevice, offset: u64, bytes: usize) -> Result<IoBuf, IoError> {
-    let (from, end) = sectors(flash, offset, bytes as u64);
-    let buf = flash.read(from, IoBuf::new((end - from) as usize)).await?;
-    if buf.len() == bytes {
-        return Ok(buf);
-    }
-    let skip = (offset - from) as usize;
-    Ok(IoBuf::copy_of(buf.get(skip..skip + bytes).unwrap_or_default()))
 }

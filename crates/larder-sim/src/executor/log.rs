@@ -55,8 +55,10 @@ impl Executor {
         let is_bucketed = self.options.store.metadata_block_bytes > 0;
         // A history may have some of those that the design knows.
         self.design.begin_export();
-        let mappings = (0..self.design.export_pieces()).map(|piece| self.design.export_mappings(piece).len() as u64);
-        let mappings = mappings.sum::<u64>();
+        let mappings = match is_bucketed {
+            true => self.design.dirty_counts().chunks,
+            false => (0..self.design.export_pieces()).map(|at| self.design.export_mappings(at).len() as u64).sum(),
+        };
         let pieces = std::iter::from_fn(|| self.design.next_fingerprints());
         let fingerprints = pieces.map(|piece| piece.len() as u64).sum();
         self.design.export_is_durable();
@@ -64,7 +66,7 @@ impl Executor {
             // Pages and the metadata region have those of buckets.
             slots: if is_bucketed { 0 } else { self.options.slot_count.into() },
             // A checkpoint leaves out mappings that it has no room for.
-            mappings: if is_bucketed { self.design.dirty_counts().chunks } else { mappings },
+            mappings,
             fragments: 0,
             zero_ranges: self.design.dirty_counts().runs,
             fingerprints: if is_bucketed { 0 } else { fingerprints },

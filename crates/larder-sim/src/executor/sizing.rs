@@ -30,9 +30,7 @@ use larder_format::size::exact;
 use larder_format::{
     CheckpointCounts, HistoryRequest, Layout, LayoutRequest,
     checkpoint::checkpoint_bytes_max,
-    layout::{
-        CHUNKS_MAX, FINGERPRINTS_PER_CHUNK, MAPPINGS_PER_CHUNK, SLOT_COUNT_MIN, WEU_BYTES_MAX, in_short_checkpoint,
-    },
+    layout::{CHUNKS_MAX, FINGERPRINTS_PER_CHUNK, MAPPINGS_PER_CHUNK, SLOT_COUNT_MIN, WEU_BYTES_MAX},
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
 };
 
@@ -242,14 +240,7 @@ impl WeuSizing {
         layout: &Layout,
     ) -> ExecutorOptions {
         let data_chunks = u64::from(slot_count) * u64::from(self.weu_bytes / self.chunk_bytes);
-        let most = CheckpointCounts {
-            slots: slot_count.into(),
-            mappings: if self.names_records() { in_short_checkpoint(mappings_max) } else { mappings_max },
-            fragments: 0,
-            zero_ranges: layout.zero_ranges_max,
-            fingerprints: fp_entries_max,
-            design_pages: layout.design_pages_max,
-        };
+        let most = Layout { slot_count, mappings_max, fragments_max: 0, fp_entries_max, ..*layout };
         ExecutorOptions {
             chunk_bytes: self.chunk_bytes,
             rules,
@@ -258,7 +249,7 @@ impl WeuSizing {
             fp_entries_max,
             log_bytes: layout.log_bytes,
             // The layout's area, unless this cache has more entries than the layout.
-            checkpoint_area_bytes: layout.checkpoint_area_bytes.max(checkpoint_bytes_max(&most)),
+            checkpoint_area_bytes: layout.checkpoint_area_bytes.max(most.checkpoint_bytes_max()),
             policy: self.policy,
             compress: self.compress,
             dirty_chunks_max: (data_chunks * u64::from(DIRTY_HIGH_PERCENT) / 100).min(mappings_max / 2),
@@ -266,11 +257,6 @@ impl WeuSizing {
             store: StoreRules::weus(),
             commit_entries: 1,
         }
-    }
-
-    /// Returns whether the history of the design names records, so that checkpoints are short.
-    fn names_records(&self) -> bool {
-        self.checkpoint.is_some_and(|shares| shares.names_records)
     }
 
     fn rules(&self, weu_bytes: u32) -> PackingRules {
@@ -305,7 +291,7 @@ impl WeuSizing {
                 bytes_per_chunk: waiting_weus_bytes(self.chunk_bytes, self.weu_bytes),
                 bytes_per_mapping: self.history_bytes,
                 entries_max: u64::MAX,
-                names_records: self.names_records(),
+                names_records: self.checkpoint.is_some_and(|shares| shares.names_records),
             }),
         };
         Layout::plan(request).map_err(|error| error.to_string())
