@@ -35,6 +35,8 @@ mod streams;
 mod trims;
 mod unlinked;
 mod warmth;
+#[path = "../common/wear.rs"]
+mod wear;
 mod wear_budget;
 #[path = "../common/world.rs"]
 mod world;

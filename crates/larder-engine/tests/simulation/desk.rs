@@ -218,6 +218,7 @@ impl Desk {
         state.origin = Some(world.origin.clone());
         state.forgotten = world.origin.forgotten();
         state.failed_flushes_before = world.origin.failed_flushes();
+        state.model.trouble.wears_out = world.shape.wear_left.is_some();
         state.life = number;
         state.runtime = Some(runtime.clone());
         state.next = vec![0; life.clients.len()];

@@ -25,6 +25,11 @@ const OPENING_CHANGES_MAX: u64 = 6;
 const METADATA_BYTES: u64 = 640 << 10;
 /// The fewest of such slots.
 const SLOTS_MIN: u64 = 12;
+/// One seed in so many has a wear budget.
+const SEEDS_A_WEAR_BUDGET: u64 = 7;
+/// The least bytes of it that are left at first, beside the reserve, and the doublings of them.
+const WEAR_LEFT_MIN: u64 = 4 << 10;
+const WEAR_LEFT_DOUBLINGS: u64 = 12;
 /// Sectors on which the clients of a life meet.
 const HOT_SECTORS_MAX: u64 = 512;
 
@@ -38,6 +43,8 @@ impl Plan {
         shape.tuning.share_after_reads = [0, 1, shape.tuning.share_after_reads][(seed % 3) as usize];
         shape.tuning.durable_writes = seed % 5 == 4;
         shape.tuning.trim = [TrimPolicy::Zero, TrimPolicy::Keep, TrimPolicy::Pass][(seed / 3 % 3) as usize];
+        shape.wear_left = (seed % SEEDS_A_WEAR_BUDGET == 3)
+            .then(|| WEAR_LEFT_MIN << (seed / SEEDS_A_WEAR_BUDGET % WEAR_LEFT_DOUBLINGS));
         let mut source = Source {
             sectors: (shape.origin_bytes / SECTOR_BYTES as u64) as usize,
             chunk_sectors: shape.chunk_bytes as usize / SECTOR_BYTES,
@@ -46,6 +53,7 @@ impl Plan {
             faults: rng.chance(2, 5),
             damage: rng.chance(1, 6),
             heavy: rng.chance(1, 5),
+            wears_out: shape.wear_left.is_some(),
             drill: None,
             crowd,
             rng,
@@ -98,6 +106,7 @@ fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
         tear_bytes: [[512, 4096][rng.index(2)], [512, 4096][rng.index(2)]],
         fence: rng.chance(2, 3),
         fp_index_percent: [100, 100, 75, 50, 25, 0][rng.index(6)],
+        wear_left: None,
         tuning,
     };
     if design::is_slotted(design) {
@@ -120,6 +129,8 @@ struct Source {
     number: u32,
     faults: bool,
     damage: bool,
+    /// The wear budget may be used up: the flash fails then.
+    wears_out: bool,
     /// Many long writes, of bytes that do not compress.
     heavy: bool,
     /// A drill: the same few faults of this device, beside many checkpoints and destages.
@@ -159,6 +170,7 @@ impl Source {
         let faults = self.faults_of_life(ops);
         let mut end = End { how, at, latest: None, flash_lost: life > 0 && self.rng.chance(1, 12) };
         let lasting = self.damage
+            || self.wears_out
             || faults.iter().any(|fault| {
                 // Lost dirty data keeps its slot, too.
                 !matches!(fault.what, FaultKind::Back(_) | FaultKind::Slow(..) | FaultKind::Fail { times: 0..=20, .. })

@@ -38,6 +38,8 @@ mod sector;
 mod shrink;
 mod stats;
 mod trouble;
+#[path = "../common/wear.rs"]
+mod wear;
 mod world;
 
 use plan::Plan;

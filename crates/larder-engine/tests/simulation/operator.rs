@@ -20,8 +20,12 @@ impl Desk {
     /// Returns the way of a request that began at `before`.
     pub fn way(&self, cache: &Cache, before: (u64, u64, WriteMode)) -> Way {
         // Behind a fence it may have gone past the flash.
-        let is_fenced = self.state.lock().fence.as_ref().is_some_and(|fence| fence.is_up());
-        let way = if self.mode(cache) != before || before.1 > 0 || (is_fenced && keeps_dirty(before.2)) {
+        // It may also have gone past the wear budget.
+        let goes_past = {
+            let state = self.state.lock();
+            state.fence.as_ref().is_some_and(|fence| fence.is_up()) || state.model.trouble.wears_out
+        };
+        let way = if self.mode(cache) != before || before.1 > 0 || (goes_past && keeps_dirty(before.2)) {
             Way::Unknown
         } else if keeps_dirty(before.2) {
             Way::Back

@@ -42,6 +42,10 @@ pub struct Shape {
     pub tear_bytes: [u32; 2],
     /// True if a fence can be kept off the flash.
     pub fence: bool,
+    /// The bytes of the wear budget that are left beside its reserve on a new flash, if it has one.
+    ///
+    /// No time passes that would give some back.
+    pub wear_left: Option<u64>,
     pub tuning: Tuning,
 }
 

@@ -84,6 +84,8 @@ stats! {
     must flushes_past_flash,
     /// Writes past a flash that failed.
     must writes_past_flash,
+    /// Writes past the wear budget.
+    must writes_past_budget,
     /// Flushes that succeeded.
     must flushes,
     /// Full destages that succeeded.
@@ -165,6 +167,7 @@ impl Stats {
         self.origin_errors += counts.origin_errors;
         self.corrupt_records += counts.corrupt_records;
         self.writes_past_flash += counts.writes_past_flash;
+        self.writes_past_budget += counts.writes_past_budget;
     }
 
     /// Returns the names of the required events that did not happen.

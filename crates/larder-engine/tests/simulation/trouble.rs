@@ -55,6 +55,8 @@ pub struct Trouble {
     pub log_damaged: bool,
     /// An operator began to detach the cache.
     pub detaching: bool,
+    /// The flash has a wear budget. If the budget is used up, the flash counts as failed.
+    pub wears_out: bool,
 }
 
 impl Trouble {
@@ -94,6 +96,7 @@ impl Trouble {
             twins_damaged: self.twins_damaged,
             twins_damaged_before: self.twins_damaged_before,
             detaching: self.detaching,
+            wears_out: self.wears_out,
             ..Trouble::default()
         };
     }
@@ -112,7 +115,7 @@ impl Trouble {
 
     /// Forgets all faults: another flash is in place.
     pub fn new_flash(&mut self) {
-        *self = Trouble::default();
+        *self = Trouble { wears_out: self.wears_out, ..Trouble::default() };
     }
 
     fn devices_fail(&self) -> bool {
@@ -125,10 +128,10 @@ impl Trouble {
 
     /// Returns true if the cache may take the flash to have failed.
     ///
-    /// The flash refuses changes, loses a frame of the log twice, or is full of dirty data that
-    /// cannot be read.
+    /// The flash refuses changes, loses a frame of the log twice, has used up its wear budget, or is
+    /// full of dirty data that cannot be read.
     pub fn flash_may_fail(&self) -> bool {
-        self.flash_changes || self.flash_reads || self.mischiefs > 1
+        self.flash_changes || self.flash_reads || self.mischiefs > 1 || self.wears_out
     }
 
     /// Returns true if a read may fail.
@@ -159,7 +162,7 @@ impl Trouble {
 
     /// Returns true if an operator's request may fail.
     pub fn operation_may_fail(&self) -> bool {
-        self.closing || self.devices_fail() || self.slots_damaged || self.no_fence
+        self.closing || self.devices_fail() || self.wears_out || self.slots_damaged || self.no_fence
     }
 
     /// Returns true if closing may fail.
@@ -178,7 +181,7 @@ impl Trouble {
     pub fn opening_may_fail(&self, error: &EngineError, fence_is_up: bool) -> bool {
         match error {
             EngineError::Io(_) | EngineError::Flash(_) | EngineError::FlashFailed(_) | EngineError::Origin { .. } => {
-                self.devices_fail()
+                self.devices_fail() || self.wears_out
             }
             EngineError::Fenced { .. } => fence_is_up,
             EngineError::State(_) => self.no_fence,

@@ -5,6 +5,7 @@
 use crate::{
     fence::MemoryFence,
     plan::{Device, FaultKind, Region, Shape},
+    wear::use_up_wear,
 };
 use larder_device::{
     faulty::Fault,
@@ -163,6 +164,9 @@ fn new_flash(shape: &Shape, number: u8) -> Result<(Arc<SimDevice>, Layout), Engi
     };
     let flash = SimDevice::with_options(&runtime, "flash", shape.flash_bytes, options);
     let made = runtime.block_on(create(&*flash, shape.origin_bytes, &shape.options(number)));
+    if let (Ok(_), Some(left)) = (&made, shape.wear_left) {
+        runtime.block_on(use_up_wear(&*flash, left));
+    }
     runtime.kill();
     Ok((flash, made?.layout))
 }

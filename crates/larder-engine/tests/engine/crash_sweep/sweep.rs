@@ -17,17 +17,15 @@ use super::{
     model::Model,
     world::{ALL, CHUNK, World, check_all, check_origin, devices, runtime},
 };
-use crate::design;
+use crate::{design, wear::use_up_wear};
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{
     BlockDevice,
     rng::{Rng, mix64},
     sim::{Frozen, SimRuntime},
 };
-use larder_engine::{
-    Compression, CreateOptions, Tuning, WearStatus, WriteMode, create, designs::ENGINE_DESIGNS, superblock,
-};
-use larder_format::{DesignId, WearRecord};
+use larder_engine::{Compression, CreateOptions, Tuning, WriteMode, create, designs::ENGINE_DESIGNS};
+use larder_format::DesignId;
 use std::{
     cell::{Cell, RefCell},
     time::Instant,
@@ -319,17 +317,6 @@ fn run_script(scenario: &Scenario, design: DesignId, seed: u64) -> (World, Vec<P
     drop(cache);
     rt.crash();
     (world, points)
-}
-
-/// Gives the cache on `flash` the least wear budget, with `left` bytes left beside its reserve.
-async fn use_up_wear(flash: &dyn BlockDevice, left: u64) {
-    let (mut superblock, _) = superblock::read(flash).await.unwrap_or_else(|error| panic!("superblock: {error}"));
-    superblock.wear = Some(Box::new(WearRecord::new(0, 0, 0, [])));
-    let reserve = WearStatus::of(&superblock).reserve_bytes;
-    let (budget, spent) = (4 * reserve, 3 * reserve - left);
-    superblock.wear = Some(Box::new(WearRecord::new(budget, 0, 0, [spent])));
-    superblock.advance();
-    superblock::write(flash, &superblock, None).await.unwrap_or_else(|error| panic!("superblock: {error}"));
 }
 
 /// Ends the first opening after a crash at each of its changes, in every way.
