@@ -4,8 +4,9 @@
 //! lists all steps). (4) Both devices are flushed. Then the opening is refused, or finds out which
 //! content it must drop. It drops all content behind a fence, and clean copies if another program
 //! changed the origin. (5) The first write rewrites both twins. It repairs a damaged twin, and
-//! removes the mark of an orderly end. (6) A checkpoint follows on coarser sectors, and behind a
-//! fence, which then goes down. The background tasks start as they are needed.
+//! removes the mark of an orderly end. (6) A checkpoint follows on coarser sectors, over mappings
+//! that could not be read, and behind a fence, which then goes down. The background tasks start as
+//! they are needed.
 //!
 //! Invariants: an opening that is refused changes nothing, but for copies that it was told to drop.
 //! If a later step fails, the next opening finds the same cache.
@@ -164,7 +165,8 @@ impl Devices {
         if emptied {
             recovered.state.empty(new_design(&recovered.superblock, recovered.geometry.chunk_count)?);
         }
-        let opening = Opening { superblock_repaired: repair, emptied, origin_changed };
+        let is_incomplete = recovered.is_incomplete;
+        let opening = Opening { superblock_repaired: repair, emptied, origin_changed, is_incomplete };
         Ok(FoundCache { recovered, opening })
     }
 
@@ -236,8 +238,10 @@ async fn begin(shared: &Arc<Shared>) -> Result<(), EngineError> {
     // (6) On coarser sectors the superblock records the position where the log goes on. That
     // precedes any write to log or slots; no entry waits yet. After a crash before it, the old log
     // counts, and no frame follows it.
+    //
+    // It also keeps a forgotten mapping from a later opening. A change of its chunk logs nothing.
     let grows = shared.geometry.layout.sector_bytes > shared.superblock.get().layout.sector_bytes;
-    if grows && !emptied {
+    if (grows || shared.opening.is_incomplete) && !emptied {
         shared.checkpoint(false).await?;
     }
     // The log's queue is empty, so a checkpoint needs no room in the log, however full it is. A

@@ -219,8 +219,7 @@ impl<'a> Recovery<'a> {
         // A refusal comes before any write.
         WearAccount::new(&superblock, tuning.wear, tuning.wall_seconds)?;
         let design = new_design(&superblock, geometry.chunk_count)?;
-        let replay =
-            Replay { design, chunk_count: geometry.chunk_count, layout: superblock.layout, mode: superblock.mode };
+        let replay = Replay::new(design, geometry.chunk_count, &superblock);
         let report = RecoveryReport { clean_shutdown: superblock.clean_shutdown, ..RecoveryReport::default() };
         if let Some(progress) = reader.progress {
             let checkpoint_bytes = superblock.checkpoint.as_ref().map_or(0, |pointer| pointer.bytes);
@@ -317,6 +316,7 @@ impl<'a> Recovery<'a> {
     /// Returns the state that was read.
     fn end(self, log: PendingLog, tuning: &Tuning) -> Recovered {
         let Recovery { mut superblock, repair, geometry, replay, report, .. } = self;
+        let is_incomplete = replay.is_incomplete();
         let Replay { design, mut mode, .. } = replay;
         let dirty = design.dirty_counts();
         if dirty.chunks + dirty.runs > 0 {
@@ -326,7 +326,7 @@ impl<'a> Recovery<'a> {
             superblock.mode = mode;
         }
         let state = State::new(design, mode, superblock.layout.slot_count, log, tuning);
-        Recovered { superblock, repair, state, geometry, report }
+        Recovered { superblock, repair, state, geometry, report, is_incomplete }
     }
 }
 

@@ -17,9 +17,10 @@ use larder_core::{
     ranges::Run,
 };
 use larder_format::{
-    CheckpointBlock, CheckpointCounts, Layout, LogEntry, RecordContent, RecordEntry, SlotEntry, SlotState, WeuClass,
-    ZeroRange,
+    CheckpointBlock, CheckpointCounts, Layout, LogEntry, RecordContent, RecordEntry, SlotEntry, SlotState, Superblock,
+    WeuClass, ZeroRange,
 };
+use std::collections::BTreeSet;
 
 /// Entries whose chunks are looked up before any of them is applied.
 const TOUCHED_AT_ONCE: usize = 32;
@@ -34,9 +35,24 @@ pub struct Replay {
     pub layout: Layout,
     /// The write mode.
     pub mode: larder_format::WriteMode,
+    /// Slots with mapped records that no table had, unless the log frees them.
+    unrecalled: BTreeSet<u32>,
 }
 
 impl Replay {
+    /// Returns a replay onto `design`, an empty one, for the cache that `superblock` describes.
+    pub fn new(design: Decider, chunk_count: u64, superblock: &Superblock) -> Replay {
+        let (layout, mode) = (superblock.layout, superblock.mode);
+        Replay { design, chunk_count, layout, mode, unrecalled: BTreeSet::new() }
+    }
+
+    /// Returns whether mappings of the checkpoint are missing, because their tables cannot be read.
+    ///
+    /// A later opening may read them after all. So a new checkpoint must come before each change.
+    pub fn is_incomplete(&self) -> bool {
+        !self.unrecalled.is_empty()
+    }
+
     fn map(
         &mut self,
         lba: u64,
@@ -139,7 +155,10 @@ impl Replay {
                 self.design.unmap_run(Lba(*lba), end.saturating_sub(*lba));
             }
             LogEntry::Clean { lba, chunk_count, map_seq } => self.clean(*lba, *chunk_count, *map_seq),
-            LogEntry::SlotFreed { slot, generation } => self.design.restore_freed(SlotId(*slot), *generation),
+            LogEntry::SlotFreed { slot, generation } => {
+                self.unrecalled.remove(slot);
+                self.design.restore_freed(SlotId(*slot), *generation);
+            }
             LogEntry::Mode { mode } => self.mode = *mode,
         }
     }
@@ -201,8 +220,12 @@ impl Replay {
     /// Applies the records of a slot that the history names, from the records of its tables.
     pub fn recall(&mut self, named: &RecalledSlot, records: &[RecordEntry]) {
         for recalled in &named.records {
-            let Ok(at) = records.binary_search_by_key(&recalled.offset, |record| record.offset) else { continue };
-            let Some(record @ RecordEntry { content: RecordContent::Chunk(content), .. }) = records.get(at) else {
+            let at = records.binary_search_by_key(&recalled.offset, |record| record.offset).ok();
+            let found = at.and_then(|at| records.get(at));
+            let Some(record @ RecordEntry { content: RecordContent::Chunk(content), .. }) = found else {
+                if recalled.is_mapped {
+                    self.unrecalled.insert(named.slot.0);
+                }
                 continue;
             };
             let place = record.place(named.slot.0, named.generation);

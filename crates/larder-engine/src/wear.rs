@@ -117,10 +117,7 @@ impl Shared {
     /// # Errors
     /// Errors of the devices: then the older data stays dirty.
     async fn go_past_budget(self: &Arc<Self>, first: Lba, count: u64) -> Result<WriteMode, EngineError> {
-        // The older data is clean, durably: a crash would lay it over the change.
-        self.bring_to_origin(first, Lba(first.0 + count)).await?;
-        let upto = self.state.lock().log.next_seq();
-        match self.commit(upto).await {
+        match self.bring_durably(first, count).await {
             Ok(()) => {}
             Err(EngineError::FlashFailed(_)) => return Ok(WriteMode::Back),
             Err(error) => return Err(error),
@@ -129,6 +126,13 @@ impl Shared {
         self.mode.note_write_past();
         self.counters.writes_past_budget.fetch_add(1, Relaxed);
         Ok(WriteMode::Around)
+    }
+
+    /// Has the older data of chunks clean, durably: a crash would lay it over the change.
+    async fn bring_durably(self: &Arc<Self>, first: Lba, count: u64) -> Result<(), EngineError> {
+        self.bring_to_origin(first, Lba(first.0 + count)).await?;
+        let upto = self.state.lock().log.next_seq();
+        self.commit(upto).await
     }
 
     /// Returns the wear, for the status.

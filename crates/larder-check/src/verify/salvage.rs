@@ -131,7 +131,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
     let geometry = geometry(&superblock, flash, None)?;
     let mut design = new_design(&superblock, geometry.chunk_count)?;
     design.begin_restore(0, 0);
-    let replay = Replay { design, chunk_count: geometry.chunk_count, layout: superblock.layout, mode: superblock.mode };
+    let replay = Replay::new(design, geometry.chunk_count, &superblock);
     // The mark of an orderly end says that the checkpoint is complete without the log. It is
     // believed if the twins agree: a twin that is years old may carry an old mark.
     let agree = matches!(&walk::twins(flash).await[..], [Ok(a), Ok(b)] if a == b);

@@ -38,4 +38,6 @@ pub struct Opening {
     pub emptied: bool,
     /// Another program had changed the origin, and the opening did this.
     pub origin_changed: Option<OriginChanged>,
+    /// Clean mappings of the checkpoint were forgotten, and a later opening may find them again.
+    pub is_incomplete: bool,
 }

@@ -19,6 +19,8 @@ pub struct Recovered {
     pub geometry: Geometry,
     /// The counts of the reading.
     pub report: RecoveryReport,
+    /// Clean mappings of the checkpoint were forgotten, and a later opening may find them again.
+    pub is_incomplete: bool,
 }
 
 impl Recovered {

@@ -2,10 +2,10 @@
 //! the refusals, repairs and marks of an opening.
 
 use crate::common::*;
-use larder_device::{BlockDevice, IoOp, rng::Rng, sim::SimDevice};
+use larder_device::{BlockDevice, IoErrorKind, IoOp, faulty::Fault, rng::Rng, sim::SimDevice};
 use larder_engine::{Cache, EngineError, Status, WriteMode};
 use larder_format::{Superblock, layout::SUPERBLOCK_OFFSETS, superblock::SUPERBLOCK_BYTES};
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
 const CHUNK: usize = 8 << 10;
 
@@ -257,6 +257,38 @@ fn a_frame_of_the_log_that_is_not_where_the_flash_said_is_written_again() {
         world.open();
         assert_same(&world.read(0, CHUNK), &[0; CHUNK], "flushed");
     });
+}
+
+#[test]
+fn a_mapping_that_an_opening_cannot_read_is_forgotten_for_good() {
+    const CHUNKS: u64 = 64;
+    let (forgotten, is_told_by_tables) = (Cell::new(0), Cell::new(false));
+    each_seed(12, |seed| {
+        let mut setup = without_prefetch();
+        setup.options.mode = WriteMode::Through;
+        let mut world = World::new(seed, setup);
+        (0..CHUNKS).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
+        world.wait_for_insertions();
+        let mapped = world.status().logical_bytes_cached;
+        world.close();
+        let layout = world.layout();
+        is_told_by_tables.set(layout.short_checkpoints);
+        let slots = layout.slots_offset..layout.end();
+        let fault = Fault { op: Some(IoOp::Read), range: Some(slots), kind: IoErrorKind::Io, times: 1 + seed % 3 };
+        world.flash.sim.plan().add(fault);
+        world.open();
+        world.flash.sim.plan().clear();
+        forgotten.set(forgotten.get() + mapped - world.status().logical_bytes_cached);
+        let lba = seed * 5 % CHUNKS;
+        world.write(at(lba), &noise(1000 + lba, CHUNK));
+        world.kill();
+        world.open();
+        for other in 0..CHUNKS {
+            let expected = noise(if other == lba { 1000 + lba } else { other }, CHUNK);
+            assert_same(&world.read(at(other), CHUNK), &expected, "the origin's");
+        }
+    });
+    assert!(forgotten.get() > 0 || !is_told_by_tables.get() || asked_seed().is_some());
 }
 
 #[test]
