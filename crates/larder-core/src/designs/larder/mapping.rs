@@ -29,7 +29,7 @@ const REGIONS_PASSED: usize = 32;
 
 impl Mapping for Larder {
     fn lookup(&mut self, lba: Lba) -> Lookup {
-        self.sample.tick();
+        self.sample.tick(true);
         if !self.has_region_for(lba) {
             return Lookup::Miss;
         }
@@ -176,7 +176,7 @@ impl Larder {
     }
 
     fn note_write(&mut self, lba: Lba) {
-        self.sample.tick();
+        self.sample.tick(false);
         if self.has_region_for(lba) {
             self.index.write(lba);
         }

@@ -11,7 +11,6 @@ use super::{
     class::Class,
     content::ContentRecord,
     contents::sample_key,
-    price::PRICE,
     recalling::Recalling,
 };
 use crate::{
@@ -100,7 +99,7 @@ impl Larder {
     pub(super) fn is_worth_storing(&self, class: Class, stored_len: u32) -> bool {
         let (len, keeps_recent) = (f64::from(stored_len), self.sample.keeps_recent());
         let rent = self.rents.at_entry(keeps_recent) * len;
-        self.sample.lives().profit(class, 0, rent) > PRICE * len
+        self.sample.lives().profit(class, 0, rent) > self.sample.price() * len
     }
 
     fn value(&self, record: &ContentRecord) -> f64 {
@@ -155,7 +154,7 @@ impl Larder {
             let len = f64::from(content.stored_len());
             let profit = self.sample.lives().profit(content.class(), self.sample.since(content.used_at()), rent * len);
             // The life tables have no say while the cache keeps the most recent.
-            let earns = keeps_recent || profit > PRICE * len;
+            let earns = keeps_recent || profit > self.sample.price() * len;
             content.fingerprint().is_some() && content.refs() > 0 && by_byte(content) > least && earns
         };
         let worthy = self.contents.in_slot(victim).filter(|(_, content)| is_worth_it(content));

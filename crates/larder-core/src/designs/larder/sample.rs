@@ -16,7 +16,7 @@ use super::{
     ages::{Ages, BINS, Stamp},
     class::Class,
     lifetimes::Lifetimes,
-    price::{PRICE, RECENT_VALUE_SHARE},
+    price::{Price, RECENT_VALUE_SHARE},
 };
 use crate::recency::{Linked, NONE, Neighbours, Recency};
 use crate::types::mix;
@@ -101,6 +101,7 @@ pub struct Sample {
     chosen: Chosen,
     keeps_recent: bool,
     draws: u64,
+    price: Price,
 }
 
 impl Sample {
@@ -121,6 +122,7 @@ impl Sample {
             chosen: Chosen::default(),
             keeps_recent: true,
             draws: 1,
+            price: Price::default(),
         }
     }
 
@@ -174,8 +176,14 @@ impl Sample {
         self.capacity = bytes / SHARE;
     }
 
+    /// Returns the hits that a written byte is worth.
+    pub fn price(&self) -> f64 {
+        self.price.of_byte()
+    }
+
     /// Counts a request of a chunk.
-    pub fn tick(&mut self) {
+    pub fn tick(&mut self, is_read: bool) {
+        self.price.note(is_read);
         self.now = self.now.wrapping_add(1);
         if self.now.is_multiple_of(self.epoch) {
             self.lives.renew();
@@ -313,7 +321,7 @@ impl Sample {
             self.recent.score += f64::from(u8::from(is_hit));
             self.recent.order.unlink(self.entries.as_mut_slice(), i as u32);
         } else {
-            self.recent.score -= PRICE * f64::from(bytes);
+            self.recent.score -= self.price.of_byte() * f64::from(bytes);
             self.recent.bytes += u64::from(bytes);
             self.entries[i].is_recent = true;
         }
@@ -337,10 +345,10 @@ impl Sample {
             return;
         }
         let bytes = f64::from(entry.stored_len);
-        if self.lives.profit(entry.class, 0, self.chosen.rent * bytes) <= PRICE * bytes {
+        if self.lives.profit(entry.class, 0, self.chosen.rent * bytes) <= self.price.of_byte() * bytes {
             return;
         }
-        self.chosen.score -= PRICE * bytes;
+        self.chosen.score -= self.price.of_byte() * bytes;
         self.chosen.bytes += u64::from(entry.stored_len);
         self.entries[i].chosen = self.chosen.entries.len() as u32;
         self.chosen.entries.push(i as u32);
