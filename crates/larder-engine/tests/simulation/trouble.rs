@@ -128,8 +128,8 @@ impl Trouble {
 
     /// Returns true if the cache may take the flash to have failed.
     ///
-    /// The flash refuses changes, loses a frame of the log twice, or has used up its wear budget. Or
-    /// it is full of dirty data that cannot be read.
+    /// The flash refuses changes, loses a frame of the log twice, or has used up its wear budget.
+    /// Or it is full of dirty data that cannot be read.
     pub fn flash_may_fail(&self) -> bool {
         self.flash_changes || self.flash_reads || self.mischiefs > 1 || self.wears_out
     }
