@@ -18,7 +18,7 @@ use larder_device::{
     rng::mix64,
     sim::{SimDevice, SimRuntime},
 };
-use larder_engine::{Cache, WriteMode};
+use larder_engine::{Cache, WriteMode, config::TrimPolicy};
 use parking_lot::Mutex;
 use std::{
     future::Future,
@@ -229,9 +229,11 @@ impl Desk {
         state.stats.lives += 1;
     }
 
-    /// Notes if the cache of this life keeps its trims.
-    pub fn keeps_trims(&self, keeps: bool) {
-        self.state.lock().model.keeps_trims = keeps;
+    /// Notes the treatment of trims in this life. `others`: that of other lives.
+    pub fn treats_trims(&self, policy: TrimPolicy, others: TrimPolicy) {
+        let model = &mut self.state.lock().model;
+        model.keeps_trims = policy == TrimPolicy::Keep;
+        model.leaves_trims = policy == TrimPolicy::Pass && others == TrimPolicy::Keep;
     }
 
     pub fn end_life(&self, runtime: &SimRuntime, was_open: bool) {

@@ -66,7 +66,7 @@ pub fn live(world: &mut World, desk: &Arc<Desk>, life: &Life, number: usize) -> 
     let moves = world.move_flash(&runtime, life.schedule_seed);
     world.attach(&runtime);
     desk.begin_life(number, life, &runtime, world);
-    desk.keeps_trims(life.trim_policy(&world.shape.tuning) == TrimPolicy::Keep);
+    desk.treats_trims(life.trim_policy(&world.shape.tuning), world.shape.tuning.trim);
     if moves {
         let sector_bytes = larder_device::BlockDevice::info(&*world.flash).sector_bytes;
         desk.history(|| format!("the flash moves to sectors of {sector_bytes} bytes"));

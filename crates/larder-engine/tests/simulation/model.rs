@@ -38,6 +38,8 @@ pub struct Model {
     pub trouble: Trouble,
     /// The cache keeps trims as far as it has room for them, and ignores others.
     pub keeps_trims: bool,
+    /// The cache passes trims on, and a later life may keep those that the origin lacks then.
+    pub leaves_trims: bool,
     /// The last loss on the origin by a failed flush, until a client hears of a failure.
     untold: Option<Moment>,
     /// Sectors read that could have had several values.
@@ -54,6 +56,7 @@ impl Model {
             durable: Durable::default(),
             trouble: Trouble::default(),
             keeps_trims: false,
+            leaves_trims: false,
             untold: None,
             open_reads: 0,
         }
@@ -79,6 +82,9 @@ impl Model {
                 sector.hide(durable);
             }
             sector.begin(write, value(fill, write, index, at), now, is_advice);
+            if trim && self.leaves_trims {
+                sector.leave(write);
+            }
         }
         now
     }
@@ -192,7 +198,7 @@ impl Model {
         // A failed flash keeps its old state.
         let flash_knows = closed && !self.trouble.flash_may_fail();
         self.sectors.iter_mut().for_each(|sector| sector.crash(durable, flash_knows));
-        if self.trouble.log_damaged {
+        if self.trouble.log_may_lack_a_frame() {
             self.revert();
         }
         self.durable = Durable::default();

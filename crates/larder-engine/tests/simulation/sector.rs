@@ -71,6 +71,8 @@ struct Version {
     advice: bool,
     /// Such a trim came over it before the origin surely had it.
     hidden: bool,
+    /// It is a trim that a later life may keep.
+    left: bool,
 }
 
 /// The moments up to which completed writes are durable, for the whole volume.
@@ -163,6 +165,7 @@ impl Sector {
             doubtful: false,
             advice: false,
             hidden: false,
+            left: false,
         }
     }
 
@@ -198,7 +201,13 @@ impl Sector {
             doubtful: false,
             advice,
             hidden,
+            left: false,
         });
+    }
+
+    /// Notes that this write is a trim that a later life may keep.
+    pub fn leave(&mut self, write: WriteNumber) {
+        self.of_write(write).left = true;
     }
 
     fn of_write(&mut self, write: WriteNumber) -> &mut Version {
@@ -376,7 +385,8 @@ impl Sector {
         let shown = |at: Moment| at >= durable.below;
         lurking.iter().filter(|&&(_, at)| shown(at)).for_each(|&(value, _)| keep(&mut survivors, value));
         let doubtful = self.base.doubtful && !self.is_lost(0, is_durable);
-        let advised = |at: usize| (self.at(at).advice || self.at(at).hidden) && !self.is_lost(at, is_durable);
+        let is_advised = |version: &Version| version.advice || version.hidden || version.left;
+        let advised = |at: usize| is_advised(self.at(at)) && !self.is_lost(at, is_durable);
         let advice = (0..self.count()).any(advised);
         // Only if the survivors are exactly the data of the origin.
         let clean = superseded && survivors.len() == 1 && on_origin == survivors && lurking.is_empty();

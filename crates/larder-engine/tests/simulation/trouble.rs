@@ -53,6 +53,8 @@ pub struct Trouble {
     /// The newest frame of the log may be damaged: that looks like a crash, and its content is
     /// gone.
     pub log_damaged: bool,
+    /// In this life: a write of the flash was lost.
+    write_lost: bool,
     /// An operator began to detach the cache.
     pub detaching: bool,
     /// The flash has a wear budget. If the budget is used up, the flash counts as failed.
@@ -78,8 +80,9 @@ impl Trouble {
             FaultKind::Flip { region: Region::Checkpoints, .. } => self.metadata_damaged = true,
             FaultKind::Flip { region: Region::Log, .. } => (self.metadata_damaged, self.log_damaged) = (true, true),
             FaultKind::Flip { region: Region::Twin(twin), .. } => self.twins_damaged[twin] = true,
-            // The cache notices the loss of a frame of the log at once.
-            FaultKind::LoseWrite => (self.slots_damaged, self.metadata_damaged) = (true, true),
+            FaultKind::LoseWrite => {
+                (self.slots_damaged, self.metadata_damaged, self.write_lost) = (true, true, true);
+            }
             // Any place may have been hit.
             FaultKind::Misdirect { .. } | FaultKind::Misread { .. } => {
                 (self.slots_damaged, self.metadata_damaged, self.log_damaged) = (true, true, true);
@@ -116,6 +119,13 @@ impl Trouble {
     /// Forgets all faults: another flash is in place.
     pub fn new_flash(&mut self) {
         *self = Trouble { wears_out: self.wears_out, ..Trouble::default() };
+    }
+
+    /// Returns true if the log may lack a frame, unnoticed.
+    ///
+    /// The cache notices a lost frame at once, unless the flash cannot be read then.
+    pub fn log_may_lack_a_frame(&self) -> bool {
+        self.log_damaged || self.write_lost && self.flash_reads
     }
 
     fn devices_fail(&self) -> bool {
