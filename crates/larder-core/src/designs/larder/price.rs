@@ -11,8 +11,10 @@
 const PRICE_MAX: f64 = 0.02 / 4096.0;
 /// The share of reads from which a byte has that price.
 const READ_SHARE_USUAL: f64 = 0.25;
-/// Requests that the share of reads is of, at first and at most.
-const REQUESTS_FIRST: f64 = 4_096.0;
+/// The share of reads below which there is too little to win at any lower price.
+const READ_SHARE_LEAST: f64 = 0.01;
+/// Requests that the share of reads is of, at least and at most.
+const REQUESTS_MIN: f64 = 16_384.0;
 const REQUESTS_MAX: f64 = 262_144.0;
 /// The share of an index by recency that a content has at least.
 pub const RECENT_VALUE_SHARE: f64 = 0.02;
@@ -27,18 +29,13 @@ const KEPT_RENTS_RECENT: f64 = 4.0;
 /// The price of a written byte.
 ///
 /// A volume that is rarely read has few hits to win. At one price for all, it would store nothing.
-#[derive(Clone, Copy, Debug)]
+/// A volume that is never read, as a target of backups, has to store nothing.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Price {
     /// Reads among the last requests.
     read_share: f64,
     /// The number of these.
     requests: f64,
-}
-
-impl Default for Price {
-    fn default() -> Price {
-        Price { read_share: READ_SHARE_USUAL, requests: REQUESTS_FIRST }
-    }
 }
 
 impl Price {
@@ -52,7 +49,8 @@ impl Price {
     /// Returns the hits that a written byte is worth.
     #[inline]
     pub fn of_byte(&self) -> f64 {
-        PRICE_MAX * (self.read_share / READ_SHARE_USUAL).min(1.0)
+        let is_cheaper = self.requests >= REQUESTS_MIN && self.read_share >= READ_SHARE_LEAST;
+        PRICE_MAX * if is_cheaper { (self.read_share / READ_SHARE_USUAL).min(1.0) } else { 1.0 }
     }
 }
 
@@ -111,10 +109,11 @@ mod tests {
 
     #[test]
     fn hits_are_dearer_where_reads_are_rare() {
-        assert_eq!(Price::default().of_byte(), PRICE_MAX);
+        assert_eq!(after(10_000, 50), 1.0, "too few requests tell nothing");
         assert_eq!(after(100_000, 2), 1.0, "half of the requests are usual");
         let rare = after(400_000, 50);
-        assert!((0.06..0.12).contains(&rare), "one in 50 is a twelfth of one in four: {rare}");
+        assert!((0.07..0.12).contains(&rare), "one in 50 is a twelfth of one in four: {rare}");
+        assert_eq!(after(800_000, 1000), 1.0, "one in 1,000 is next to none");
     }
 
     #[test]
