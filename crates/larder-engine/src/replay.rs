@@ -35,8 +35,8 @@ pub struct Replay {
     pub layout: Layout,
     /// The write mode.
     pub mode: larder_format::WriteMode,
-    /// Slots with mapped records that no table had, unless the log frees them.
-    unrecalled: BTreeSet<u32>,
+    /// Slots, with generations, of mapped records that no table had, unless the log frees them.
+    unrecalled: BTreeSet<(u32, u32)>,
 }
 
 impl Replay {
@@ -156,7 +156,7 @@ impl Replay {
             }
             LogEntry::Clean { lba, chunk_count, map_seq } => self.clean(*lba, *chunk_count, *map_seq),
             LogEntry::SlotFreed { slot, generation } => {
-                self.unrecalled.remove(slot);
+                self.unrecalled.remove(&(*slot, *generation));
                 self.design.restore_freed(SlotId(*slot), *generation);
             }
             LogEntry::Mode { mode } => self.mode = *mode,
@@ -224,7 +224,7 @@ impl Replay {
             let found = at.and_then(|at| records.get(at));
             let Some(record @ RecordEntry { content: RecordContent::Chunk(content), .. }) = found else {
                 if recalled.is_mapped {
-                    self.unrecalled.insert(named.slot.0);
+                    self.unrecalled.insert((named.slot.0, named.generation));
                 }
                 continue;
             };

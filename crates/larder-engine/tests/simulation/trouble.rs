@@ -99,7 +99,6 @@ impl Trouble {
             twins_damaged: self.twins_damaged,
             twins_damaged_before: self.twins_damaged_before,
             detaching: self.detaching,
-            wears_out: self.wears_out,
             ..Trouble::default()
         };
     }
@@ -118,7 +117,7 @@ impl Trouble {
 
     /// Forgets all faults: another flash is in place.
     pub fn new_flash(&mut self) {
-        *self = Trouble { wears_out: self.wears_out, ..Trouble::default() };
+        *self = Trouble::default();
     }
 
     /// Returns true if the log may lack a frame, unnoticed.
